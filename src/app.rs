@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -101,6 +102,7 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
         let mut signals = Signals::new()?;
         let drain = settings.drain.clone();
         let app = App::start(settings)?;
+        let reload = reloader(app.rules.clone())?;
         // `join` blocks, so it needs a thread.
         let (joined, server_end) = oneshot::channel();
         thread::spawn(move || joined.send(app.serving.join()));
@@ -111,7 +113,10 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
                 result = &mut server_end => break Some(result),
                 action = signals.next() => match action {
                     SignalAction::Stop => break None,
-                    SignalAction::Reload => app.rules.reload(Trigger::Signal),
+                    // A full channel: a reload that will read the files is about to begin.
+                    SignalAction::Reload => {
+                        let _ = reload.try_send(());
+                    }
                 }
             }
         };
@@ -139,6 +144,18 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
             }
         }
     })
+}
+
+/// A thread that reloads the rules on request. Files may be on a hanging volume, and signals must be
+/// handled meanwhile.
+fn reloader(rules: Arc<ActiveRules>) -> io::Result<SyncSender<()>> {
+    let (request, requested) = sync_channel(1);
+    thread::Builder::new().name("weir-reload".into()).spawn(move || {
+        for () in requested {
+            rules.reload(Trigger::Signal);
+        }
+    })?;
+    Ok(request)
 }
 
 /// The result of the server, which the thread that joined it sends.
@@ -284,7 +301,7 @@ fn xds_client(
             .iter()
             .map(|one| XdsResource { type_url: one.type_url, value: one.value })
             .collect();
-        rules.apply_xds(version, &resources)
+        rules.apply_xds(version, &resources).reasons
     };
     xds::start(&settings.xds, Arc::new(apply), clock)
 }

@@ -89,6 +89,9 @@ pub(crate) struct RuleOptionArgs {
     /// those of the settings, if these are read]
     #[arg(long = "overlay", value_name = "PATH")]
     pub(crate) overlays: Vec<PathBuf>,
+    /// File of `rules.xds.cache_file`, whose rules are read too.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) xds: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -104,7 +107,7 @@ pub(crate) struct ExplainArgs {
     /// rules are explained, and the states of its counters are shown.
     #[arg(long, value_name = "URL", value_parser = admin_address,
         conflicts_with_all =
-            ["rules", "config", "merge_domains", "allow_unknown_fields", "overlays"])]
+            ["rules", "config", "merge_domains", "allow_unknown_fields", "overlays", "xds"])]
     pub(crate) addr: Option<String>,
     /// Namespace of the rules.
     #[arg(long)]

@@ -29,7 +29,7 @@ pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherSummary, 
 pub use show::near_miss::NearMiss;
 pub use show::selector::descriptor_selector;
 pub use sources::RuleSources;
-pub use xds::{XdsResource, XdsRules};
+pub use xds::{XdsOutcome, XdsResource, XdsRules, XdsUpdate};
 
 /// All domains of all rule files, compiled.
 #[derive(Debug, Default)]
@@ -90,6 +90,11 @@ impl RuleSet {
     /// The documents that were read, in reading order.
     pub fn files(&self) -> &[RuleDocument] {
         &self.files
+    }
+
+    /// Whether any domain is defined by xDS.
+    pub fn has_xds(&self) -> bool {
+        self.files.iter().any(|document| document.version.is_some())
     }
 
     /// The names of all domains, in byte order.

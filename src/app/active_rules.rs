@@ -6,7 +6,7 @@
 //! SIGHUP.
 //!
 //! A response by xDS replaces all rules by xDS, except for its invalid parts. Files and xDS each keep
-//! the rules of the other.
+//! the rules of the other. A domain of both is that of the files, whichever came first.
 
 use std::collections::HashSet;
 use std::io;
@@ -18,13 +18,18 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use super::watch::{Timing, Watcher};
 use super::{StartError, texts};
 use crate::escape::{excerpt, one_line};
-use crate::rules::{Options, RuleProblem, RuleSet, RuleSources, XdsResource};
+use crate::rules::{
+    Options, RuleProblem, RuleSet, RuleSources, XdsOutcome, XdsResource, XdsRules, XdsUpdate,
+};
 use crate::settings::Settings;
 use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
 use crate::time::{Clock, Micros, SystemClock};
 
+mod logged_texts;
 #[cfg(test)]
 mod tests;
+
+use logged_texts::LoggedTexts;
 
 /// The fix in the error about missing rule files.
 const MISSING_FILES_HINT: &str = "the active rules stay; to remove all rules, keep a file that \
@@ -69,9 +74,15 @@ pub(super) struct ActiveRules {
     /// The reasons against the last response by xDS, one per line. `None` if there are none.
     xds_error: ArcSwapOption<String>,
     reloads: RuleReloads,
+    /// Earlier snapshots, until no request uses them: freeing many rules takes longer than a request.
+    retired: Mutex<Vec<Arc<RuleSnapshot>>>,
     /// Whether the first load succeeded. False only with `rules.start_without_rules`.
     first_load_ok: bool,
-    /// Locked during a load, so that an older set never replaces a newer one.
+    /// Locked while the files are read and loaded, so that older files never replace newer ones. Taken
+    /// before `last_attempt`.
+    reading: Mutex<()>,
+    /// Locked during a load, but not while files are read: a hanging volume does not delay rules by
+    /// xDS.
     last_attempt: Mutex<LastAttempt>,
 }
 
@@ -84,26 +95,31 @@ struct LastAttempt {
     without_files: Vec<PathBuf>,
     /// The sources of the active rules.
     active: RuleSources,
+    logged: LoggedTexts,
 }
 
 impl ActiveRules {
     /// Loads the first rules. Statistics by value take their series from `budget`.
     ///
     /// # Errors
-    /// The problems of the rule files, unless `rules.start_without_rules` is set.
+    /// The problems of the rule files and overlays, unless `rules.start_without_rules` is set and no
+    /// server sends rules by xDS: these must not become active without their overlays.
     pub(super) fn load(
         settings: &Settings,
         budget: Arc<SeriesBudget>,
         clock: SystemClock,
     ) -> Result<ActiveRules, StartError> {
-        let (paths, options) = (settings.rules.paths.clone(), settings.rules.options());
+        let paths = settings.rules.paths.clone();
+        let xds_limits_max = settings.xds.max_limits;
+        let options = Options { xds_limits_max, ..settings.rules.options() };
+        let forgives = settings.rules.start_without_rules && settings.xds.server.is_none();
         let overlay_paths = settings.rules.overlay_paths.clone();
         let mut sources = RuleSources::read(&paths, &overlay_paths);
         let digest = sources.digest();
         let mut without_files = sources.without_files();
         let (rules, warnings, error) = match sources.compile(&options) {
             Ok((rules, warnings)) => (rules, texts(&warnings), None),
-            Err(problems) if settings.rules.start_without_rules => {
+            Err(problems) if forgives => {
                 log_problems(&problems);
                 tracing::error!("started without rules: every request passes until a reload");
                 without_files = [&paths[..], &overlay_paths[..]].concat();
@@ -113,7 +129,8 @@ impl ActiveRules {
             Err(problems) => return Err(StartError::Config(texts(&problems))),
         };
         let metrics = RuleMetrics::new(&rules, &RuleMetrics::default(), &budget);
-        log_new_warnings(&warnings, &[]);
+        let mut logged = LoggedTexts::default();
+        log_new_warnings(&warnings, &[], &mut logged, clock.now());
         let first = RuleSnapshot { rules, metrics, warnings, loaded_at: clock.now() };
         Ok(ActiveRules {
             paths,
@@ -126,7 +143,14 @@ impl ActiveRules {
             last_error: ArcSwapOption::from_pointee(error),
             xds_error: ArcSwapOption::empty(),
             reloads: RuleReloads::default(),
-            last_attempt: Mutex::new(LastAttempt { digest, without_files, active: sources }),
+            retired: Mutex::default(),
+            reading: Mutex::default(),
+            last_attempt: Mutex::new(LastAttempt {
+                digest,
+                without_files,
+                active: sources,
+                logged,
+            }),
         })
     }
 
@@ -135,8 +159,12 @@ impl ActiveRules {
         let known = self.last_attempt().digest;
         let (paths, overlay_paths) = (self.paths.clone(), self.overlay_paths.clone());
         let watched = [&paths[..], &overlay_paths[..]].concat();
-        let rules = Arc::clone(self);
-        let digest = move || RuleSources::digest_of(&paths, &overlay_paths);
+        let (rules, freed_from) = (Arc::clone(self), Arc::clone(self));
+        let digest = move || {
+            // This thread has the time to free rules.
+            freed_from.free_retired();
+            RuleSources::digest_of(&paths, &overlay_paths)
+        };
         let changed = move || rules.reload(Trigger::FileChange);
         Watcher::start("weir-rules", watched, Timing::default(), known, digest, changed)
     }
@@ -178,10 +206,10 @@ impl ActiveRules {
     /// Reads the files and activates their rules. Counters of unchanged rules continue, because
     /// their keys stay the same.
     pub(super) fn reload(&self, trigger: Trigger) {
-        let mut last_attempt = self.last_attempt();
-        let mut sources = RuleSources::read(&self.paths, &self.overlay_paths);
-        sources.xds.clone_from(&last_attempt.active.xds);
+        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = RuleSources::read(&self.paths, &self.overlay_paths);
         let digest = sources.digest();
+        let mut last_attempt = self.last_attempt();
         if trigger == Trigger::FileChange && digest == last_attempt.digest {
             return;
         }
@@ -195,12 +223,13 @@ impl ActiveRules {
             tracing::error!("{error}");
             return self.reject(error);
         }
-        match sources.compile(&self.options) {
+        match sources.compile_with(&last_attempt.active.xds, &self.options) {
             Ok((rules, warnings)) => {
-                last_attempt.without_files = without_files;
-                last_attempt.active = sources;
                 let count = rules.rules().len();
-                self.activate(rules, &warnings);
+                self.activate(rules, &warnings, &mut last_attempt.logged);
+                let xds = std::mem::take(&mut last_attempt.active.xds);
+                last_attempt.without_files = without_files;
+                last_attempt.active = RuleSources { xds, ..sources };
                 self.last_error.store(None);
                 self.reloads.succeeded();
                 tracing::info!(rules = count, "rules reloaded");
@@ -212,52 +241,70 @@ impl ActiveRules {
         }
     }
 
-    /// Compiles a whole response together with the rules of files, and activates what is valid.
-    /// Returns every reason against it (NACK), one line each, of about 4 KiB in all; empty means ACK.
-    /// This takes about as long as a reload of files, so it needs a thread that may block.
-    pub(super) fn apply_xds(&self, version: &str, resources: &[XdsResource<'_>]) -> Vec<String> {
+    /// Compiles a whole response together with the rules of files, and activates what is valid. The
+    /// outcome has every reason against it. This takes about as long as a reload of files, so it needs
+    /// a thread that may block.
+    pub(super) fn apply_xds(&self, version: &str, resources: &[XdsResource<'_>]) -> XdsOutcome {
         let mut last_attempt = self.last_attempt();
-        let active = &mut last_attempt.active;
+        let sources = &last_attempt.active;
         let now = self.snapshot_owned();
-        let (xds, mut problems) = active.xds.update(version, resources, &now.rules, &self.options);
-        // A control plane may repeat a response that was rejected.
-        if xds != active.xds {
-            let before = std::mem::replace(&mut active.xds, xds);
-            match active.compile(&self.options) {
-                Ok((rules, warnings)) => self.activate(rules, &warnings),
-                Err(more) => {
-                    active.xds = before;
-                    problems.extend(more);
+        let XdsUpdate { rules: xds, mut problems, kept, dropped } =
+            sources.xds.update(version, resources, &now.rules, &self.options);
+        // A control plane may repeat a response, also under a new version.
+        if xds != sources.xds {
+            match sources.compile_with(&xds, &self.options) {
+                Ok((rules, warnings)) => {
+                    self.activate(rules, &warnings, &mut last_attempt.logged);
+                    // Not before: after a panic, the same response must not look active.
+                    last_attempt.active.xds = xds;
                 }
+                Err(more) => problems.extend(more),
             }
         }
-        self.record_xds(&problems);
-        bounded(&texts(&problems))
+        let reasons = bounded(&texts(&problems));
+        self.record_xds(&reasons, &mut last_attempt.logged);
+        XdsOutcome { reasons, kept, dropped }
+    }
+
+    /// The active rules by xDS as encoded resources. A response with them gives the same rules.
+    pub(super) fn xds_resources(&self) -> Vec<Vec<u8>> {
+        // The domains share their memory, so that the lock is short.
+        let xds: XdsRules = self.last_attempt().active.xds.clone();
+        xds.resources()
+    }
+
+    /// Frees the earlier snapshots that no request uses.
+    fn free_retired(&self) {
+        let mut retired = self.retired.lock().unwrap_or_else(PoisonError::into_inner);
+        retired.retain(|snapshot| Arc::strong_count(snapshot) > 1);
     }
 
     /// Records the reasons against a response by xDS. Repeated reasons are logged once.
-    fn record_xds(&self, problems: &[RuleProblem]) {
-        if problems.is_empty() {
+    fn record_xds(&self, reasons: &[String], logged: &mut LoggedTexts) {
+        if reasons.is_empty() {
             self.xds_error.store(None);
             return self.reloads.succeeded();
         }
-        let error = texts(problems).join("\n");
-        if self.xds_error().is_none_or(|before| *before != error) {
-            log_problems(problems);
+        let now = self.clock.now();
+        for reason in reasons.iter().filter(|reason| logged.is_new(reason, now)) {
+            tracing::error!("{reason}");
         }
-        self.xds_error.store(Some(Arc::new(error)));
+        self.xds_error.store(Some(Arc::new(reasons.join("\n"))));
         self.reloads.failed();
     }
 
     /// Replaces the active rules. Unchanged rules keep their metrics. Logs the warnings that the rules
     /// before did not have.
-    fn activate(&self, rules: RuleSet, warnings: &[RuleProblem]) {
+    fn activate(&self, rules: RuleSet, warnings: &[RuleProblem], logged: &mut LoggedTexts) {
         let before = self.snapshot_owned();
         let warnings = texts(warnings);
-        log_new_warnings(&warnings, &before.warnings);
+        let now = self.clock.now();
+        log_new_warnings(&warnings, &before.warnings, logged, now);
         let metrics = RuleMetrics::new(&rules, &before.metrics, &self.budget);
-        let loaded_at = self.clock.now();
-        self.snapshot.store(Arc::new(RuleSnapshot { rules, metrics, warnings, loaded_at }));
+        let next = RuleSnapshot { rules, metrics, warnings, loaded_at: now };
+        self.snapshot.store(Arc::new(next));
+        self.free_retired();
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(before);
     }
 
     fn reject(&self, error: String) {
@@ -290,11 +337,13 @@ fn bounded(lines: &[String]) -> Vec<String> {
     lines
 }
 
-/// Logs the warnings that are not in `before`.
-fn log_new_warnings(warnings: &[String], before: &[String]) {
+/// Logs the warnings that are not in `before`, and were not logged a short time ago.
+fn log_new_warnings(warnings: &[String], before: &[String], logged: &mut LoggedTexts, now: Micros) {
     let before: HashSet<&String> = before.iter().collect();
     for warning in warnings.iter().filter(|warning| !before.contains(warning)) {
-        tracing::warn!("{warning}");
+        if logged.is_new(warning, now) {
+            tracing::warn!("{warning}");
+        }
     }
 }
 

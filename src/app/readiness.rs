@@ -58,8 +58,8 @@ impl Readiness {
     fn has_first_rules(&self) -> bool {
         self.awaited().is_none_or(|status| match status.first_rules() {
             FirstRules::Missing => false,
-            // An instance with the valid parts is better than none.
-            FirstRules::Rejected => !self.rules.snapshot().rules.domains().is_empty(),
+            // An instance with the valid parts is better than none. Rules of files do not count.
+            FirstRules::Rejected => self.rules.snapshot().rules.has_xds(),
             FirstRules::Accepted => true,
         })
     }

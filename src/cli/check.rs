@@ -15,7 +15,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     for problem in &problems {
         say(format_args!("{problem}"));
     }
-    let Some(rules) = source.read().filter(|_| problems.is_empty()) else {
+    let Some(rules) = source.read()?.filter(|_| problems.is_empty()) else {
         return Ok(exit::NEGATIVE);
     };
     let changed = rules.rules().iter().filter(|rule| !rule.overlays.is_empty()).count();

@@ -15,7 +15,8 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         return running(address, args);
     }
     let source = RuleSource::new(args.config.as_deref(), &args.rules, &args.rule_options)?;
-    let Some(rules) = source.and_then(|source| source.read()) else { return Ok(exit::BAD_CONFIG) };
+    let Some(source) = source else { return Ok(exit::BAD_CONFIG) };
+    let Some(rules) = source.read()? else { return Ok(exit::BAD_CONFIG) };
     let mut out = io::stdout().lock();
     for text in &args.descriptors {
         let explanation = rules.explain_text(&args.domain, text).map_err(anyhow::Error::msg)?;

@@ -1,15 +1,21 @@
 //! The rules that a command reads: those at the paths of its arguments, or those of the settings.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{RuleOptionArgs, say};
-use crate::rules::{Options, RuleSet, RuleSources, UnknownFields};
+use crate::rules::{Options, RuleSet, RuleSources, UnknownFields, XdsRules};
 use crate::settings::{self, Flags, Settings};
+
+/// The first words of a cache of rules by xDS. Its first line is not part of the response.
+const CACHE_START: &[u8] = b"weir-xds-cache ";
 
 /// Paths of rule files and overlays, and how they are read.
 pub(super) struct RuleSource {
     paths: Vec<PathBuf>,
     overlay_paths: Vec<PathBuf>,
+    /// A cache of rules by xDS.
+    xds: Option<PathBuf>,
     options: Options,
     /// The settings, if they were read.
     pub(super) settings: Option<Settings>,
@@ -32,12 +38,14 @@ impl RuleSource {
         let mut source = RuleSource {
             paths: paths.to_vec(),
             overlay_paths: flags.overlays.clone(),
+            xds: flags.xds.clone(),
             options: Options::default(),
             settings: None,
         };
         if config.is_some() || paths.is_empty() {
             let Some(settings) = settings(config) else { return Ok(None) };
-            source.options = settings.rules.options();
+            let xds_limits_max = settings.xds.max_limits;
+            source.options = Options { xds_limits_max, ..settings.rules.options() };
             if paths.is_empty() {
                 source.paths.clone_from(&settings.rules.paths);
             }
@@ -57,22 +65,48 @@ impl RuleSource {
     }
 
     /// Reads the rules, and writes their problems to standard error. `None` if they cannot be used.
-    pub(super) fn read(&self) -> Option<RuleSet> {
-        match RuleSources::read(&self.paths, &self.overlay_paths).compile(&self.options) {
+    ///
+    /// # Errors
+    ///
+    /// A file of `--xds` that is not a cache of rules.
+    pub(super) fn read(&self) -> anyhow::Result<Option<RuleSet>> {
+        let mut sources = RuleSources::read(&self.paths, &self.overlay_paths);
+        let mut compiled = sources.compile(&self.options);
+        if let (Some(path), Ok((files, _))) = (&self.xds, &compiled) {
+            sources.xds = self.cached(path, files)?;
+            compiled = sources.compile(&self.options);
+        }
+        match compiled {
             Ok((rules, warnings)) => {
                 for warning in warnings {
                     say(format_args!("warning: {warning}"));
                 }
-                Some(rules)
+                Ok(Some(rules))
             }
             Err(problems) => {
                 for problem in &problems {
                     say(format_args!("{problem}"));
                 }
                 say(format_args!("{}; nothing was loaded", count(problems.len(), "problem")));
-                None
+                Ok(None)
             }
         }
+    }
+
+    /// The rules of a cache beside those of `files`. Their errors are warnings, because `weir serve`
+    /// uses the valid parts.
+    fn cached(&self, path: &Path, files: &RuleSet) -> anyhow::Result<XdsRules> {
+        let name = path.display();
+        let bytes = fs::read(path).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        let line_end = bytes.iter().position(|byte| *byte == b'\n');
+        let line_end = line_end.filter(|_| bytes.starts_with(CACHE_START));
+        let Some(line_end) = line_end else { anyhow::bail!("{name}: it is not a cache of weir") };
+        let update = XdsRules::of_response(&bytes[line_end + 1..], files, &self.options);
+        let update = update.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
+        for problem in &update.problems {
+            say(format_args!("warning: {problem}"));
+        }
+        Ok(update.rules)
     }
 }
 

@@ -200,7 +200,8 @@ impl Run<'_> {
     /// Applies the overlays `here` to the limit of a descriptor. An unlimited rule has none.
     fn change(&mut self, here: &[usize], descriptor: &mut RawDescriptor, file: &Arc<str>) {
         let Some(last) = here.last() else { return };
-        let location = descriptor.location(file);
+        // Without the version, so that the warning stays the same from response to response.
+        let location = Location { version: None, ..descriptor.location(file) };
         let is_xds = descriptor.origin.is_some();
         let Some(limit) = &mut descriptor.rate_limit else { return };
         if limit.unlimited.as_ref().is_some_and(|flag| flag.value == Some(true)) {

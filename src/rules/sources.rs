@@ -1,7 +1,9 @@
 //! Everything that rules are compiled from: rule files, overlays, and resources by xDS.
 
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::RuleSet;
 use super::compile;
@@ -50,15 +52,28 @@ impl RuleSources {
     /// Compiles all sources into one rule set with warnings, or returns every error.
     ///
     /// # Errors
-    /// The errors of rule files and overlays. Rules by xDS cause none, except for a domain that a file
-    /// defines too, which is an error of the file.
+    /// The errors of rule files and overlays. Rules by xDS cause none. They are left out for a domain
+    /// that a file defines too.
     pub fn compile(
         &self,
         options: &Options,
     ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
+        self.compile_with(&self.xds, options)
+    }
+
+    /// Like [`compile`](Self::compile), with these rules by xDS.
+    pub fn compile_with(
+        &self,
+        xds: &XdsRules,
+        options: &Options,
+    ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
         let mut report = self.files.report.clone();
         let mut documents = compile::documents(&self.files.files, options, &mut report);
-        documents.extend(self.xds.documents(&mut report));
+        let of_files: HashMap<Arc<str>, Arc<str>> = documents
+            .iter()
+            .filter_map(|one| Some((one.domain.as_ref()?.value.clone()?, Arc::clone(&one.file))))
+            .collect();
+        documents.extend(xds.documents(&of_files, &mut report));
         Overlays::read(&self.overlays, options, &mut report).apply(&mut documents, &mut report);
         compile::compile_documents(documents, options, report)
     }

@@ -4,33 +4,43 @@
 //! active. What is not valid keeps its previous version:
 //!
 //! - A descriptor with an error, and everything below it, keeps the active version of this path of
-//!   the domain. Without one, it is left out.
-//! - A resource without a domain, or with a domain that another source defines, keeps what this name
-//!   had sent before.
-//! - The name of an undecodable resource is unknown. So every active domain that the response does
-//!   not contain stays.
+//!   the domain. Without one, it is left out. Valid descriptors with the same key and value are active
+//!   nevertheless.
+//! - A resource without a domain, with a domain that another source defines, or with an error of
+//!   encoding after its name, is lost: what this name, and this domain, had sent before stays.
+//! - If the name of a resource cannot be read, all active resources that the response does not contain
+//!   are lost.
+//! - With `rules.merge_domains`, nothing of a domain is removed while one of its resources is lost.
 //!
 //! Every such error is a reason against the response. The texts contain those of
 //! envoyproxy/ratelimit, because operators search for them.
+//!
+//! What becomes active does not depend on the order of events: a domain of a file is that of the file,
+//! whichever came first, and the first resource in byte order of names has a domain that several have.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use self::merge::{Merger, Received};
-use self::node::XdsNode;
+use self::node::{Total, XdsNode};
 use super::excerpt::shorten;
 use super::file::options::Options;
-use super::file::problem::{Location, Report, RuleProblem};
+use super::file::problem::{Location, Report, RuleProblem, XDS_PREFIX};
 use super::{RuleDocument, RuleSet};
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitConfig;
 
 mod decode;
 mod documents;
+mod encode;
 mod merge;
 mod metadata;
 mod node;
 #[cfg(test)]
 mod tests;
+
+/// Most bytes of the version of a response, and of each text of a resource that becomes part of
+/// messages and metrics.
+const TEXT_BYTES_MAX: usize = 4 << 10;
 
 /// One entry of `resources` of a DiscoveryResponse.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +51,33 @@ pub struct XdsResource<'a> {
     pub value: &'a [u8],
 }
 
-/// The active rules by xDS, merged and valid.
+/// What the sender of a response needs to know.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct XdsOutcome {
+    /// The reasons against the response (NACK), one line each, of about 4 KiB in all. Empty means ACK.
+    pub reasons: Vec<String>,
+    /// Parts with an error of which an earlier version is active: descriptors and resources. Of a
+    /// response that is rejected as a whole, all active domains.
+    pub kept: usize,
+    /// Parts with an error of which no earlier version is active.
+    pub dropped: usize,
+}
+
+/// The rules after a response.
+#[derive(Debug)]
+pub struct XdsUpdate {
+    /// The rules.
+    pub rules: XdsRules,
+    /// Every reason against the response.
+    pub problems: Vec<RuleProblem>,
+    /// As in [`XdsOutcome`].
+    pub kept: usize,
+    /// As in [`XdsOutcome`].
+    pub dropped: usize,
+}
+
+/// The active rules by xDS, merged and valid. A domain that a file defines too is among them, but is
+/// not compiled. Two values are equal if they are equal apart from versions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct XdsRules {
     domains: BTreeMap<Arc<str>, Arc<DomainRules>>,
@@ -50,12 +86,19 @@ pub struct XdsRules {
 }
 
 /// The rules of one domain.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct DomainRules {
     /// The resources of the domain, in byte order of their names: one, or several with
     /// `rules.merge_domains`.
     resources: Vec<Arc<Location>>,
     nodes: Vec<XdsNode>,
+}
+
+impl PartialEq for DomainRules {
+    fn eq(&self, other: &DomainRules) -> bool {
+        let [own, others] = [self, other].map(|rules| rules.resources.iter().map(|one| &one.file));
+        own.eq(others) && self.nodes == other.nodes
+    }
 }
 
 /// A resource that names a domain.
@@ -77,18 +120,56 @@ impl XdsRules {
         resources: &[XdsResource<'_>],
         active: &RuleSet,
         options: &Options,
-    ) -> (XdsRules, Vec<RuleProblem>) {
-        let (report, lost) = (Report::default(), HashSet::new());
-        let mut update = Update { before: self, options, report, lost };
-        let rules = decode::check_size(resources)
+    ) -> XdsUpdate {
+        let mut update = Update {
+            before: self,
+            options,
+            report: Report::default(),
+            parts: Parts::default(),
+            seen: HashSet::new(),
+            lost: HashSet::new(),
+            lost_domains: HashSet::new(),
+            covered: HashSet::new(),
+            unreadable: 0,
+        };
+        let rules = decode::check_size(version, resources, options.xds_limits_max)
             .and_then(|()| update.rules(version, resources, active))
             .unwrap_or_else(|what| {
                 update.report.error(whole("xds"), what, "the active rules by xDS stay");
-                self.clone()
+                update.parts = Parts { kept: self.domains.len(), dropped: 0 };
+                XdsRules { domains: self.domains.clone(), warnings: Vec::new() }
             });
-        let (errors, warnings) = update.report.into_parts();
-        (XdsRules { warnings, ..rules }, errors)
+        let Parts { kept, dropped } = update.parts;
+        let (problems, warnings) = update.report.into_parts();
+        XdsUpdate { rules: XdsRules { warnings, ..rules }, problems, kept, dropped }
     }
+
+    /// The rules of an encoded DiscoveryResponse, such as that of `rules.xds.cache_file`.
+    ///
+    /// # Errors
+    /// Bytes that are not a response.
+    pub fn of_response(
+        response: &[u8],
+        active: &RuleSet,
+        options: &Options,
+    ) -> Result<XdsUpdate, String> {
+        let response = decode::response(response)?;
+        let resources: Vec<XdsResource<'_>> = response
+            .resources
+            .iter()
+            .map(|one| XdsResource { type_url: &one.type_url, value: &one.value })
+            .collect();
+        Ok(XdsRules::default().update(&response.version_info, &resources, active, options))
+    }
+}
+
+/// Parts of a response with an error.
+#[derive(Clone, Copy, Debug, Default)]
+struct Parts {
+    /// Those of which an earlier version is active.
+    kept: usize,
+    /// The others.
+    dropped: usize,
 }
 
 /// The work on one response.
@@ -96,8 +177,17 @@ struct Update<'u> {
     before: &'u XdsRules,
     options: &'u Options,
     report: Report,
-    /// The names of resources whose domain was refused.
+    parts: Parts,
+    /// The resources with a readable name, here and below as [`Location::file`].
+    seen: HashSet<Arc<str>>,
+    /// The resources that cannot be used.
     lost: HashSet<Arc<str>>,
+    /// The domains of resources that cannot be used.
+    lost_domains: HashSet<Arc<str>>,
+    /// The resources of which an earlier version stays.
+    covered: HashSet<Arc<str>>,
+    /// The number of resources whose name could not be read.
+    unreadable: usize,
 }
 
 impl Update<'_> {
@@ -108,32 +198,41 @@ impl Update<'_> {
         resources: &[XdsResource<'_>],
         active: &RuleSet,
     ) -> Result<XdsRules, String> {
-        let (claims, unreadable) = self.claims(version, resources, active);
+        let claims = self.claims(version, resources, active);
         let mut domains: BTreeMap<Arc<str>, Arc<DomainRules>> = BTreeMap::new();
         for (domain, claims) in claims {
             let rules = self.domain(&domain, claims);
             domains.insert(domain, Arc::new(rules));
         }
-        for (domain, rules) in &self.before.domains {
-            let is_lost = |one: &Arc<Location>| self.lost.contains(&one.file);
-            let stays = unreadable || rules.resources.iter().any(is_lost);
-            if stays && !domains.contains_key(domain) {
+        let before = self.before;
+        for (domain, rules) in &before.domains {
+            if domains.contains_key(domain) {
+                continue;
+            }
+            let lost = self.lost_resources(domain, rules, &HashSet::new());
+            if !lost.is_empty() {
                 domains.insert(Arc::clone(domain), Arc::clone(rules));
             }
+            self.covered.extend(lost);
         }
+        let named = self.covered.iter().filter(|file| self.lost.contains(*file)).count();
+        let others = self.covered.len() - named;
+        self.parts.kept += self.covered.len();
+        self.parts.dropped += self.lost.len() - named + self.unreadable.saturating_sub(others);
         // What stays counts too, so that a sequence of responses is bounded as well.
-        let counts = domains.values().map(|rules| 1 + node::count(&rules.nodes));
-        decode::check_count(counts.sum())?;
+        let mut total = Total { descriptors: domains.len(), limits: 0 };
+        domains.values().for_each(|rules| node::count(&rules.nodes, &mut total));
+        decode::check_total(&total, self.options.xds_limits_max)?;
         Ok(XdsRules { domains, warnings: Vec::new() })
     }
 
-    /// The resources by domain, and whether any resource could not be read.
+    /// The resources by domain.
     fn claims<'r>(
         &mut self,
         version: &str,
         resources: &[XdsResource<'r>],
         active: &RuleSet,
-    ) -> (BTreeMap<Arc<str>, Vec<Claim<'r>>>, bool) {
+    ) -> BTreeMap<Arc<str>, Vec<Claim<'r>>> {
         let version: Arc<str> = version.into();
         let of_files: HashMap<&str, &RuleDocument> = active
             .files()
@@ -142,72 +241,133 @@ impl Update<'_> {
             .map(|source| (&*source.domain, source))
             .collect();
         let mut claims: BTreeMap<Arc<str>, Vec<Claim<'r>>> = BTreeMap::new();
-        let mut unreadable = false;
         for resource in resources {
-            let config = match decode::config(resource) {
-                Ok(config) => config,
-                Err(what) => {
-                    unreadable = true;
-                    self.report.error(whole("xds"), what, "");
-                    continue;
-                }
-            };
-            let name = if config.name.is_empty() { &config.domain } else { &config.name };
-            let file: Arc<str> = format!("xds:{name}").into();
+            let Some(config) = self.config(resource) else { continue };
+            let file = file_of(if config.name.is_empty() { &config.domain } else { &config.name });
             let domain: Arc<str> = config.domain.as_str().into();
-            let version = Some(Arc::clone(&version));
-            let origin = Location { version, ..Location::whole(&file) };
-            let claim = Claim { origin: Arc::new(origin), value: resource.value, config };
+            self.seen.insert(Arc::clone(&file));
             if domain.is_empty() {
-                self.refuse(&claim, "config file cannot have empty domain");
-            } else if let Some(source) = of_files.get(&*domain) {
+                self.refuse(&file, "config file cannot have empty domain");
+                continue;
+            }
+            if let Some(source) = of_files.get(&*domain) {
                 let by = format!("the file {} defines it", shorten(&source.path));
-                self.refuse(&claim, &format!("{}: {by}", duplicate_domain(&domain)));
-            } else {
-                claims.entry(domain).or_default().push(claim);
+                // The claim stays: the file may go.
+                self.refuse(&file, &format!("{}: {by}", duplicate_domain(&domain)));
+            }
+            let version = Some(Arc::clone(&version));
+            let origin = Arc::new(Location { version, ..Location::whole(&file) });
+            let claim = Claim { origin, value: resource.value, config };
+            claims.entry(domain).or_default().push(claim);
+        }
+        claims
+    }
+
+    /// Decodes a resource. One that cannot be used is lost.
+    fn config(&mut self, resource: &XdsResource<'_>) -> Option<RateLimitConfig> {
+        match decode::config(resource) {
+            Ok(config) if fits(&config.name) && fits(&config.domain) => return Some(config),
+            Ok(config) => {
+                let what = format!("a `name` or a `domain` of more than {TEXT_BYTES_MAX} bytes");
+                self.lose(Some(&config.name), Some(&config.domain), what);
+            }
+            Err(what) => {
+                let (name, domain) = decode::name_and_domain(resource);
+                self.lose(name, domain, what);
             }
         }
-        (claims, unreadable)
+        None
+    }
+
+    /// Reports why a resource cannot be used. `name` and `domain` are `None` if they cannot be read.
+    fn lose(&mut self, name: Option<&str>, domain: Option<&str>, what: String) {
+        self.lost_domains.extend(domain.filter(|text| fits(text)).map(Arc::<str>::from));
+        match name.filter(|name| !name.is_empty()).or(domain) {
+            Some(name) if fits(name) => {
+                let file = file_of(name);
+                self.seen.insert(Arc::clone(&file));
+                self.refuse(&file, &what);
+            }
+            Some(long) => {
+                // No active resource has such a name.
+                self.report.error(Location::whole(&file_of(&shorten(long))), what, "");
+                self.parts.dropped += 1;
+            }
+            None => {
+                self.report.error(whole("xds"), what, "");
+                self.unreadable += 1;
+            }
+        }
     }
 
     /// The rules of one domain. Of several resources, all are merged with `rules.merge_domains`.
-    /// Otherwise the one that already has the domain becomes active, else the first in byte order.
+    /// Otherwise the first in byte order becomes active.
     fn domain(&mut self, domain: &Arc<str>, mut claims: Vec<Claim<'_>>) -> DomainRules {
-        let before = self.before.domains.get(domain).map(Arc::clone);
-        let has_domain = |file: &Arc<str>| {
-            before.as_ref().is_some_and(|rules| rules.resources.iter().any(|one| one.file == *file))
-        };
-        claims.sort_by_cached_key(|claim| {
-            let file = &claim.origin.file;
-            let is_new = !self.options.merge_domains && !has_domain(file);
-            (is_new, Arc::clone(file), claim.value)
-        });
+        claims.sort_by_cached_key(|claim| (Arc::clone(&claim.origin.file), claim.value));
         let accepted = if self.options.merge_domains { claims.len() } else { 1 };
         for claim in claims.drain(accepted..) {
-            self.refuse(&claim, &duplicate_domain(domain));
+            self.refuse(&claim.origin.file, &duplicate_domain(domain));
         }
-        let resources: Vec<Arc<Location>> =
+        let mut resources: Vec<Arc<Location>> =
             claims.iter().map(|claim| Arc::clone(&claim.origin)).collect();
         let received = claims.into_iter().flat_map(|Claim { origin, config, .. }| {
             let of_claim = move |descriptor| Received { origin: Arc::clone(&origin), descriptor };
             config.descriptors.into_iter().map(of_claim)
         });
         let received: Vec<Received> = received.collect();
+        let before = self.before.domains.get(domain).map(Arc::clone);
         let active = before.as_ref().map(|rules| rules.nodes.as_slice()).unwrap_or_default();
-        let nodes = Merger::new(domain, &mut self.report).level(received, active);
+        let mut nodes =
+            Merger::new(domain, &mut self.report, &mut self.parts).level(received, active);
+        // Without `merge_domains` a domain has one resource, which replaces the one before.
+        if let Some(before) = before.filter(|_| self.options.merge_domains) {
+            let claimed = resources.iter().map(|one| Arc::clone(&one.file)).collect();
+            let lost = self.lost_resources(domain, &before, &claimed);
+            if !lost.is_empty() {
+                merge::keep_level(&mut nodes, &before.nodes, &lost);
+                let lost_ones = before.resources.iter().filter(|one| lost.contains(&one.file));
+                resources.extend(lost_ones.cloned());
+                resources.sort_by(|one, other| one.file.cmp(&other.file));
+            }
+            self.covered.extend(lost);
+        }
         DomainRules { resources, nodes }
     }
 
-    /// Reports why the domain of a resource is refused.
-    fn refuse(&mut self, claim: &Claim<'_>, what: &str) {
-        self.report.error(Location::whole(&claim.origin.file), what, "");
-        self.lost.insert(Arc::clone(&claim.origin.file));
+    /// The resources that a domain had before and that are lost; `claimed` are those that claim it.
+    fn lost_resources(
+        &self,
+        domain: &Arc<str>,
+        before: &DomainRules,
+        claimed: &HashSet<Arc<str>>,
+    ) -> HashSet<Arc<str>> {
+        let is_lost = |file: &&Arc<str>| {
+            let is_absent = self.unreadable > 0 && !self.seen.contains(*file);
+            let named = self.lost.contains(*file) || self.lost_domains.contains(domain);
+            !claimed.contains(*file) && (named || is_absent)
+        };
+        before.resources.iter().map(|one| &one.file).filter(is_lost).cloned().collect()
     }
+
+    /// Reports why a resource is not used.
+    fn refuse(&mut self, file: &Arc<str>, what: &str) {
+        self.report.error(Location::whole(file), what, "");
+        self.lost.insert(Arc::clone(file));
+    }
+}
+
+fn fits(text: &str) -> bool {
+    text.len() <= TEXT_BYTES_MAX
 }
 
 /// The words of envoyproxy/ratelimit.
 fn duplicate_domain(domain: &str) -> String {
     format!("duplicate domain '{}' in config file", shorten(domain))
+}
+
+/// The name of a resource, as locations have it.
+fn file_of(name: &str) -> Arc<str> {
+    format!("{XDS_PREFIX}{name}").into()
 }
 
 fn whole(name: &str) -> Location {

@@ -6,6 +6,7 @@ use crate::support::ads::{Ads, NODE, TYPE_URL, limited, named_rules, rules};
 use crate::support::http::get;
 use crate::support::rls::{Client, costing, descriptor, request};
 use crate::support::wait::until;
+use crate::support::weir::cli::run;
 use crate::support::weir::{Setup, Weir, write};
 
 mod ai_gateway;
@@ -173,6 +174,41 @@ fn the_cache_serves_until_the_server_answers() {
     let mut weir = cached(&ads).start();
     weir.process().wait_for("the damage", |line| line.contains("xDS cache not read").then_some(()));
     assert!(!is_ready(&weir));
+}
+
+#[test]
+fn commands_read_the_cache() {
+    let folder = tempfile::TempDir::new().expect("a temporary folder");
+    let cache = folder.path().join("cache");
+    let ads = Ads::start();
+    ads.set("7", one_limit(5));
+    let _weir = of(&ads).env("WEIR__RULES__XDS__CACHE_FILE", &cache.to_string_lossy()).start();
+    until("the cache is written", || cache.exists());
+    write(&folder.path().join("f.yaml"), "domain: f\n");
+    let explain = ["explain", "--rules", "f.yaml", "--xds", "cache", "--domain", "a", "k=x"];
+    let shown = run(folder.path(), &explain);
+    assert!(shown.stdout.contains("xds:a version 7"), "{shown:?}");
+    let checked = run(folder.path(), &["check", "f.yaml", "--xds", "cache"]);
+    assert!(checked.stdout.starts_with("ok: 1 rule in 2 files"), "{checked:?}");
+    let checked = run(folder.path(), &["check", "f.yaml", "--xds", "f.yaml"]);
+    assert!(checked.stderr.contains("f.yaml: it is not a cache of weir"), "{checked:?}");
+}
+
+/// Rules of files are no substitute for those of the server.
+#[test]
+fn rules_of_files_do_not_make_ready() {
+    let ads = Ads::start();
+    ads.set("1", vec![named_rules("x", "", Vec::new())]);
+    let weir = Weir::setup()
+        .rules("f.yaml", "domain: f\n")
+        .env("WEIR__RULES__XDS__SERVER", &ads.address.to_string())
+        .env("WEIR__RULES__XDS__NODE_ID", NODE)
+        .start();
+    assert!(ads.answer().error_detail.is_some());
+    until("the rejection is known", || weir.metric("weir_xds_nacks_total", &[]) == 1);
+    assert!(!is_ready(&weir));
+    ads.set("2", one_limit(5));
+    until("ready with rules of the server", || is_ready(&weir));
 }
 
 /// Rules of files and of a server are active at the same time.

@@ -1,6 +1,7 @@
 //! Tests of rules from files, overlays and xDS together, through loads of each.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use prost::Message;
 use tempfile::TempDir;
@@ -46,7 +47,7 @@ impl Fixture {
         let resource = |value| XdsResource { type_url: TYPE_URL, value };
         let resources: Vec<XdsResource<'_>> =
             values.iter().map(|value| resource(value.as_slice())).collect();
-        self.rules.apply_xds(version, &resources)
+        self.rules.apply_xds(version, &resources).reasons
     }
 
     /// The active limits, one line each, up to the first comma.
@@ -109,27 +110,132 @@ fn files_and_xds_keep_the_rules_of_each_other() {
     assert_eq!(fixture.limits(), [line("f", 3)]);
 }
 
+/// Whichever came first.
 #[test]
-fn a_domain_of_both_is_an_error_of_the_newcomer() {
+fn a_domain_of_both_is_that_of_the_file() {
     let fixture = Fixture::load(&file("f", 1), "");
+    let line = |domain, requests| format!("{domain}.k: unit=DAY requests_per_unit={requests}");
     let reasons = fixture.apply("1", &[per_day("f", 2), per_day("x", 2)]);
     let [reason] = &reasons[..] else { panic!("one reason: {reasons:#?}") };
     assert!(reason.starts_with("xds:f: duplicate domain 'f' in config file: the file "));
-    assert_eq!(fixture.limits().len(), 2, "x is active");
+    assert_eq!(fixture.limits(), [line("f", 1), line("x", 2)], "x is active");
     assert_eq!(fixture.rules.xds_error().as_deref(), Some(reason));
 
-    fixture.reload("rules.yaml", &file("x", 1));
-    let error = fixture.rules.last_error().expect("x is a domain by xDS");
-    assert!(error.contains("rules.yaml:1:9: domain `x` is already defined at xds:x"), "{error}");
-    assert_eq!(fixture.limits().len(), 2);
+    // The file leaves `f` and takes `x`.
+    fixture.reload("rules.yaml", &file("x", 3));
+    assert_eq!(fixture.rules.last_error(), None);
+    assert_eq!(fixture.limits(), [line("x", 3), line("f", 2)]);
+    let warnings = fixture.rules.snapshot().warnings.clone();
+    assert!(warnings[0].starts_with("xds:x: the file "), "{warnings:?}");
+    assert!(warnings[0].contains("defines domain 'x' too; the rules of the file"), "{warnings:?}");
 
+    fixture.reload("rules.yaml", "domain: g\n");
+    assert_eq!(fixture.limits(), [line("f", 2), line("x", 2)]);
     assert_ack(&fixture.apply("2", &[]));
     assert_eq!(fixture.rules.xds_error(), None);
-    // The file was not read again, so it is still the error.
-    assert!(fixture.rules.last_error().is_some());
-    fixture.rules.reload(Trigger::Signal);
-    assert_eq!(fixture.rules.last_error(), None);
+    assert_eq!(fixture.limits(), Vec::<String>::new());
+}
+
+/// Rules by xDS must not become active without the overlays that change them.
+#[test]
+fn wrong_files_prevent_a_start_with_xds() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let overlays = folder.path().join("overlays.yaml");
+    fs::write(&overlays, "overlays: [").expect("a file");
+    let mut settings = Settings::for_testing();
+    settings.rules.paths = Vec::new();
+    settings.rules.overlay_paths = vec![overlays];
+    settings.rules.start_without_rules = true;
+    let load = |settings: &Settings| {
+        ActiveRules::load(settings, Arc::new(SeriesBudget::new(10)), SystemClock::new())
+    };
+    assert!(load(&settings).is_ok());
+    settings.xds.server = Some("127.0.0.1:1".to_owned());
+    assert!(matches!(load(&settings), Err(StartError::Config(_))));
+}
+
+/// A subscriber of log lines that panics.
+struct Defect;
+
+impl tracing::Subscriber for Defect {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {
+        panic!("a defect");
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn a_response_is_applied_again_after_a_panic() {
+    let fixture = Fixture::load("domain: f\n", "");
+    assert_ack(&fixture.apply("1", &[per_day("x", 1)]));
+    // Its warning is a log line.
+    let mut siblings = per_day("x", 2);
+    siblings.descriptors.extend(siblings.descriptors.clone());
+    let apply = || fixture.apply("2", &[siblings.clone()]);
+    let panicking = || tracing::subscriber::with_default(Defect, apply);
+    assert!(catch_unwind(AssertUnwindSafe(panicking)).is_err());
     assert_eq!(fixture.limits(), ["x.k: unit=DAY requests_per_unit=1"]);
+    assert_ack(&apply());
+    assert_eq!(fixture.limits(), ["x.k: unit=DAY requests_per_unit=2"]);
+}
+
+#[test]
+fn files_that_hang_do_not_delay_rules_by_xds() {
+    let fixture = Fixture::load("domain: f\n", "");
+    let _hanging = fixture.rules.reading.lock();
+    assert_ack(&fixture.apply("1", &[per_day("x", 1)]));
+    assert_eq!(fixture.limits().len(), 1);
+}
+
+#[test]
+fn a_request_does_not_free_rules() {
+    let fixture = Fixture::load("domain: f\n", "");
+    assert_ack(&fixture.apply("1", &[per_day("x", 1)]));
+    let request = fixture.rules.snapshot();
+    let old = Arc::downgrade(&request);
+    assert_ack(&fixture.apply("2", &[per_day("x", 2)]));
+    fixture.rules.free_retired();
+    assert_eq!(request.rules.rules().len(), 1);
+    drop(request);
+    assert!(old.upgrade().is_some(), "the end of a request frees nothing");
+    fixture.rules.free_retired();
+    assert!(old.upgrade().is_none());
+}
+
+#[test]
+fn equal_rules_of_another_version_change_nothing() {
+    let fixture = Fixture::load("domain: f\n", "");
+    assert_ack(&fixture.apply("1", &[per_day("x", 1)]));
+    let before = fixture.rules.snapshot_owned();
+    assert_ack(&fixture.apply("2", &[per_day("x", 1)]));
+    assert!(Arc::ptr_eq(&before, &fixture.rules.snapshot_owned()));
+}
+
+#[test]
+fn active_rules_are_kept_as_resources() {
+    let fixture = Fixture::load("domain: f\n", "");
+    assert_ack(&fixture.apply("1", &[per_day("a", 1), per_day("b", 2)]));
+    let wrong = per("a", 9, RateLimitUnit::Unknown);
+    assert_eq!(fixture.apply("2", &[wrong, per_day("b", 3)]).len(), 1);
+    let values = fixture.rules.xds_resources();
+    let decode = |value: &Vec<u8>| RateLimitConfig::decode(&**value).expect("a resource");
+    let resources: Vec<RateLimitConfig> = values.iter().map(decode).collect();
+    assert_eq!(resources, [per_day("a", 1), per_day("b", 3)]);
 }
 
 #[test]
@@ -179,11 +285,28 @@ fn an_overlay_that_does_not_fit_is_no_reason() {
     assert_ack(&fixture.apply("1", &[per_day("x", 200_000)]));
     assert_eq!(fixture.limits(), ["x.k: unit=DAY requests_per_unit=200000"]);
     let warnings = fixture.rules.snapshot().warnings.clone();
-    assert!(warnings[0].contains("the overlay does not fit the limit of `k` at xds:x version 1"));
+    assert!(warnings[0].contains("the overlay does not fit the limit of `k` at xds:x: "));
     assert!(warnings[0].ends_with("; these rules stay without overlays"), "{warnings:?}");
+    // It stays the same with the next version, so that it is logged once.
+    assert_ack(&fixture.apply("2", &[per_day("x", 200_000), per_day("y", 1)]));
+    assert_eq!(fixture.rules.snapshot().warnings, warnings);
     // A reload of files does not fail because of it.
     fixture.reload("rules.yaml", &file("f", 1));
     assert_eq!(fixture.rules.last_error(), None);
+}
+
+/// The name of a resource is in each reason.
+#[test]
+fn reasons_against_a_long_name_are_short() {
+    let fixture = Fixture::load("domain: f\n", "");
+    let wrong = per("x", 1, RateLimitUnit::Unknown).descriptors;
+    let descriptors =
+        (0..1_000).map(|n| RateLimitDescriptor { value: n.to_string(), ..wrong[0].clone() });
+    let (name, domain) = ("x".repeat(4_000), "x".to_owned());
+    let resource = RateLimitConfig { name, domain, descriptors: descriptors.collect() };
+    let reasons = fixture.apply("1", &[resource]);
+    assert!(reasons.iter().map(String::len).sum::<usize>() < 5_000);
+    assert!(fixture.rules.xds_error().is_some_and(|error| error.len() < 5_000));
 }
 
 #[test]

@@ -33,11 +33,10 @@ pub(super) fn domain_drafts(
         };
         if let Some(index) = by_name.get(&name) {
             let draft = &mut drafts[*index];
-            let is_xds = draft.documents[0].version.is_some();
-            let first = (&draft.location, is_xds);
-            let second = (at.in_file(&document.file), document.version.is_some());
-            if !options.merge_domains || second.1 != is_xds {
-                report_duplicate(&name, first, second, report);
+            if !options.merge_domains {
+                let what = format!("domain `{name}` is already defined at {}", draft.location);
+                let hint = "join the two, or allow it with `rules.merge_domains: true`";
+                report.error(at.in_file(&document.file), what, hint);
             }
             draft.documents.push(document);
             continue;
@@ -47,21 +46,4 @@ pub(super) fn domain_drafts(
         drafts.push(DomainDraft { name, location, documents: vec![document] });
     }
     drafts
-}
-
-/// Reports a second definition of a domain. A domain of a file and of a resource by xDS is an error of
-/// the file.
-fn report_duplicate(
-    name: &str,
-    (first, first_is_xds): (&Location, bool),
-    (second, second_is_xds): (Location, bool),
-    report: &mut Report,
-) {
-    let hint = match (first_is_xds, second_is_xds) {
-        (false, false) => "join the two, or allow it with `rules.merge_domains: true`",
-        _ => "name the domain differently, or remove it from one of the two sources",
-    };
-    let (at, other) =
-        if second_is_xds { (first.clone(), &second) } else { (second.clone(), first) };
-    report.error(at, format!("domain `{name}` is already defined at {other}"), hint);
 }

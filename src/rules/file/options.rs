@@ -1,7 +1,7 @@
 //! The options for reading rule files.
 
-/// How rule files are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How rule files, and rules by xDS, are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Joins the files of one domain, in the order of their names. Otherwise a second file is an
     /// error.
@@ -10,6 +10,19 @@ pub struct Options {
     pub unknown_fields: UnknownFields,
     /// The default for domains whose files do not set `denied_requests`.
     pub denied_requests: DeniedRequests,
+    /// Most limits of all rules by xDS.
+    pub xds_limits_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            merge_domains: false,
+            unknown_fields: UnknownFields::default(),
+            denied_requests: DeniedRequests::default(),
+            xds_limits_max: 200_000,
+        }
+    }
 }
 
 /// How a misplaced or unknown field is reported.

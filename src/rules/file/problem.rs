@@ -5,8 +5,14 @@ use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 
-use crate::escape::one_line;
+use crate::escape::{excerpt, one_line};
 pub(in crate::rules) use crate::yaml::Position;
+
+/// What precedes the name of a resource by xDS in [`Location::file`].
+pub(in crate::rules) const XDS_PREFIX: &str = "xds:";
+
+/// Most characters of the name of a resource, and of a version, in a message.
+const NAME_CHARS_MAX: usize = 200;
 
 /// A file with a position, or a resource by xDS.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -33,9 +39,14 @@ impl Location {
 impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.line, &self.version) {
+            (0, None) if self.file.starts_with(XDS_PREFIX) => {
+                f.write_str(&excerpt(&self.file, NAME_CHARS_MAX))
+            }
             (0, None) => f.write_str(&one_line(&self.file)),
             (0, Some(version)) => {
-                write!(f, "{} version {}", one_line(&self.file), one_line(version))
+                let [file, version] =
+                    [&self.file, version].map(|text| excerpt(text, NAME_CHARS_MAX));
+                write!(f, "{file} version {version}")
             }
             (line, _) => write!(f, "{}:{line}:{}", one_line(&self.file), self.column),
         }

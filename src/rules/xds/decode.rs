@@ -2,10 +2,12 @@
 
 use prost::{DecodeError, Message};
 
-use super::XdsResource;
+use super::node::Total;
+use super::{TEXT_BYTES_MAX, XdsResource};
 use crate::escape::excerpt;
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitConfig;
 use crate::proto::wire::{self, Malformed, Value};
+use crate::proto::xds::envoy::service::discovery::v3::DiscoveryResponse;
 use crate::rules::excerpt::shorten;
 
 /// The type of all resources.
@@ -14,18 +16,19 @@ const TYPE: &str = "ratelimit.config.ratelimit.v3.RateLimitConfig";
 /// What precedes a type in a URL of a type.
 const TYPE_URL_START: &str = "type.googleapis.com/";
 
-/// Most bytes of the resources of one response.
-pub(super) const BYTES_MAX: usize = 64 << 20;
-
-/// Most resources and descriptors of one response, and of all active rules by xDS. An empty
-/// descriptor has two bytes, so the bound of bytes does not bound memory.
-pub(super) const DESCRIPTORS_MAX: usize = 1_000_000;
+/// Most resources and descriptors per limit of `rules.xds.max_limits`. An empty descriptor has two
+/// bytes, so the size of a response does not bound memory.
+pub(super) const DESCRIPTORS_PER_LIMIT: usize = 3;
 
 /// Deepest nesting that is counted. prost decodes 100 levels at most, and rejects the rest.
 const DEPTH_MAX: usize = 100;
 
 /// Longest text of a decoding error, in characters.
 const ERROR_CHARS_MAX: usize = 300;
+
+/// The numbers of `name` and `domain` in a resource.
+const NAME: u32 = 1;
+const DOMAIN: u32 = 2;
 
 /// The numbers of `descriptors` in a resource and in a descriptor.
 const TOP_DESCRIPTORS: u32 = 3;
@@ -40,52 +43,87 @@ const METADATA: u32 = 8;
 const BYTES_PER_COUNT: usize = 16;
 
 /// Checks a response against the bounds before it is decoded.
-pub(super) fn check_size(resources: &[XdsResource<'_>]) -> Result<(), String> {
-    let bytes: usize = resources.iter().map(|resource| resource.value.len()).sum();
-    if bytes > BYTES_MAX {
-        return Err(format!("resources of more than {} MiB in one response", BYTES_MAX >> 20));
+pub(super) fn check_size(
+    version: &str,
+    resources: &[XdsResource<'_>],
+    limits_max: usize,
+) -> Result<(), String> {
+    if version.len() > TEXT_BYTES_MAX {
+        return Err(format!("a version of more than {TEXT_BYTES_MAX} bytes"));
     }
-    let mut count = 0;
+    let mut total = Total::default();
     for resource in resources {
         // A malformed resource has no more descriptors than were counted: decoding stops there.
-        let _ = count_descriptors(resource.value, TOP_DESCRIPTORS, 0, &mut count);
+        let _ = count_descriptors(resource.value, TOP_DESCRIPTORS, 0, &mut total);
     }
-    check_count(count)
+    check_total(&total, limits_max)
 }
 
-/// Checks a number of resources and descriptors against the bound.
-pub(super) fn check_count(count: usize) -> Result<(), String> {
-    if count <= DESCRIPTORS_MAX {
+/// Checks the size of a response, or of all active rules by xDS, against the bounds.
+pub(super) fn check_total(total: &Total, limits_max: usize) -> Result<(), String> {
+    let descriptors_max = limits_max.saturating_mul(DESCRIPTORS_PER_LIMIT);
+    let what = if total.limits > limits_max {
+        format!("more than {limits_max} limits")
+    } else if total.descriptors > descriptors_max {
+        format!("more than {descriptors_max} resources and descriptors")
+    } else {
         return Ok(());
-    }
-    Err(format!("more than {DESCRIPTORS_MAX} resources and descriptors"))
+    };
+    Err(format!("{what} (`rules.xds.max_limits`)"))
 }
 
-/// Adds the message itself and every descriptor below it to `count`.
+/// Adds the message itself and every descriptor below it to `total`.
 fn count_descriptors(
     mut message: &[u8],
     field: u32,
     depth: usize,
-    count: &mut usize,
+    total: &mut Total,
 ) -> Result<(), Malformed> {
-    *count += 1;
+    total.descriptors += 1;
     if depth == DEPTH_MAX {
         return Ok(());
     }
     while let Some((number, value)) = wire::next(&mut message)? {
         let Value::Bytes(below) = value else { continue };
         if number == field {
-            count_descriptors(below, CHILD_DESCRIPTORS, depth + 1, count)?;
+            count_descriptors(below, CHILD_DESCRIPTORS, depth + 1, total)?;
         } else if field == CHILD_DESCRIPTORS && matches!(number, RATE_LIMIT | METADATA) {
-            *count += below.len() / BYTES_PER_COUNT;
+            total.descriptors += below.len() / BYTES_PER_COUNT;
+            total.limits += usize::from(number == RATE_LIMIT);
         }
     }
     Ok(())
 }
 
+/// The name and the domain of a resource that cannot be decoded; `None` for what cannot be read.
+pub(super) fn name_and_domain<'r>(
+    resource: &XdsResource<'r>,
+) -> (Option<&'r str>, Option<&'r str>) {
+    let (mut name, mut domain) = (None, None);
+    let mut message = if is_expected(resource.type_url) { resource.value } else { &[] };
+    while let Ok(Some((number, value))) = wire::next(&mut message) {
+        let Value::Bytes(bytes) = value else { continue };
+        match number {
+            NAME => name = std::str::from_utf8(bytes).ok(),
+            DOMAIN => domain = std::str::from_utf8(bytes).ok(),
+            _ => {}
+        }
+    }
+    (name, domain.filter(|domain| !domain.is_empty()))
+}
+
+/// Decodes a response of a server.
+pub(super) fn response(bytes: &[u8]) -> Result<DiscoveryResponse, String> {
+    DiscoveryResponse::decode(bytes).map_err(|error| excerpt(&error.to_string(), ERROR_CHARS_MAX))
+}
+
+fn is_expected(type_url: &str) -> bool {
+    type_url.strip_prefix(TYPE_URL_START) == Some(TYPE)
+}
+
 /// Decodes a resource. The errors contain the words of envoyproxy/ratelimit.
 pub(super) fn config(resource: &XdsResource<'_>) -> Result<RateLimitConfig, String> {
-    if resource.type_url.strip_prefix(TYPE_URL_START) != Some(TYPE) {
+    if !is_expected(resource.type_url) {
         let got = shorten(resource.type_url);
         return Err(format!("mismatched message type: got \"{got}\", want \"{TYPE}\""));
     }

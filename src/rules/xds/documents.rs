@@ -1,6 +1,6 @@
 //! Turns the active rules by xDS into documents, which are compiled like those of files.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::node::{XdsLimit, XdsNode};
@@ -14,13 +14,27 @@ use crate::rules::file::reader::{Field, Text};
 const AT: Position = Position { line: 0, column: 0 };
 
 impl XdsRules {
-    /// A document per resource, and the warnings of the last response.
-    pub(in crate::rules) fn documents(&self, report: &mut Report) -> Vec<Document> {
+    /// A document per resource, and the warnings of the last response. `of_files` are the domains of
+    /// files, with the files. Their resources are left out.
+    pub(in crate::rules) fn documents(
+        &self,
+        of_files: &HashMap<Arc<str>, Arc<str>>,
+        report: &mut Report,
+    ) -> Vec<Document> {
         for warning in &self.warnings {
             report.warn(warning.location.clone(), &warning.what, &warning.hint);
         }
         let mut documents = Vec::new();
         for (domain, rules) in &self.domains {
+            if let Some(file) = of_files.get(domain) {
+                for resource in &rules.resources {
+                    let file = shorten(file);
+                    let what = format!("the file {file} defines domain '{}' too", shorten(domain));
+                    let hint = "the rules of the file are active";
+                    report.warn(Location::whole(&resource.file), what, hint);
+                }
+                continue;
+            }
             documents.extend(of_domain(domain, rules, report));
         }
         documents
@@ -40,15 +54,27 @@ fn of_domain(domain: &Arc<str>, rules: &DomainRules, report: &mut Report) -> Vec
         descriptors: Vec::new(),
     };
     let mut documents: Vec<Document> = rules.resources.iter().map(document).collect();
-    for node in &rules.nodes {
-        let descriptor = descriptor(node, &names, report);
-        // A node of an earlier version may come from a resource that has gone.
-        let own = documents.iter().position(|document| document.file == node.origin.file);
-        if let Some(document) = documents.get_mut(own.unwrap_or(0)) {
-            document.descriptors.push(descriptor);
-        }
+    for (nodes, document) in rules.by_resource().into_iter().zip(&mut documents) {
+        document.descriptors =
+            nodes.into_iter().map(|node| descriptor(node, &names, report)).collect();
     }
     documents
+}
+
+impl DomainRules {
+    /// The nodes of each resource, in the order of [`DomainRules::resources`].
+    pub(super) fn by_resource(&self) -> Vec<Vec<&XdsNode>> {
+        let files = self.resources.iter().enumerate();
+        let indexes: HashMap<&str, usize> =
+            files.map(|(index, resource)| (&*resource.file, index)).collect();
+        let mut nodes = vec![Vec::new(); self.resources.len()];
+        for node in &self.nodes {
+            // A node of an earlier version may come from a resource that has gone.
+            let index = indexes.get(&*node.origin.file).copied().unwrap_or(0);
+            nodes[index].push(node);
+        }
+        nodes
+    }
 }
 
 fn collect_names<'n>(nodes: &'n [XdsNode], names: &mut HashSet<&'n str>) {

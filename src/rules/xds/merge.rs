@@ -3,12 +3,16 @@
 //!
 //! Siblings with the same key and value are one descriptor: it has the children of all, and the
 //! strictest of their limits. A control plane may send them for a valid policy, because rules of one
-//! route may begin with the same network. The result does not depend on their order.
+//! route may begin with the same network. The result does not depend on their order. If some of them
+//! have errors, the others are merged, and what they lack stays as it was.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::node::{self, XdsLimit, XdsNode};
+use prost::Message;
+
+use super::Parts;
+use super::node::{self, Allowance, XdsLimit, XdsNode};
 use crate::escape::excerpt;
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitDescriptor;
 use crate::rules::compile::LEVELS_MAX;
@@ -28,20 +32,24 @@ pub(super) struct Received {
 /// both.
 type Entry = (Arc<str>, Arc<str>);
 
+/// Descriptors without their children, with the resources that sent them.
+type Own = Vec<(Arc<Location>, RateLimitDescriptor)>;
+
 /// Merges the descriptors of one domain.
 pub(super) struct Merger<'m> {
     report: &'m mut Report,
+    parts: &'m mut Parts,
     /// The domain, and the composite key of each level, as messages show them.
     path: Vec<String>,
 }
 
 impl<'m> Merger<'m> {
-    pub(super) fn new(domain: &str, report: &'m mut Report) -> Merger<'m> {
-        Merger { report, path: vec![shorten(domain)] }
+    pub(super) fn new(domain: &str, report: &'m mut Report, parts: &'m mut Parts) -> Merger<'m> {
+        Merger { report, parts, path: vec![shorten(domain)] }
     }
 
     /// The nodes of a level, in the order of their first descriptors. A descriptor with an error
-    /// becomes the node of `active` that has the same key and value, or none.
+    /// keeps the node of `active` that has the same key and value, or is left out.
     pub(super) fn level(&mut self, received: Vec<Received>, active: &[XdsNode]) -> Vec<XdsNode> {
         let active: HashMap<(&str, &str), &XdsNode> =
             active.iter().map(|node| ((&*node.key, &*node.value), node)).collect();
@@ -49,58 +57,81 @@ impl<'m> Merger<'m> {
         for (entry, equal) in grouped(received) {
             let before = active.get(&(&*entry.0, &*entry.1)).copied();
             self.path.push(composite_key(&entry));
-            let node = self.node(entry, equal, before);
+            nodes.extend(self.node(entry, equal, before));
             self.path.pop();
-            nodes.extend(node.or_else(|| before.cloned()));
         }
         nodes
     }
 
-    /// One node from descriptors with the same key and value; `None` after a reported error.
+    /// One node from descriptors with the same key and value; `None` if none is valid, now or before.
     fn node(
         &mut self,
-        (key, value): Entry,
+        entry: Entry,
         equal: Vec<Received>,
         before: Option<&XdsNode>,
     ) -> Option<XdsNode> {
-        let (mut own, mut below) = (Vec::new(), Vec::new());
-        let mut is_valid = true;
+        let (mut own, mut below, mut below_invalid): (Own, Vec<Received>, Vec<Received>) =
+            (Vec::new(), Vec::new(), Vec::new());
+        let mut invalid = HashSet::new();
         for Received { origin, mut descriptor } in equal {
             let children = std::mem::take(&mut descriptor.descriptors);
-            for what in node::problems(&descriptor) {
-                self.error(&origin, &what);
-                is_valid = false;
+            let problems = node::problems(&descriptor);
+            for what in &problems {
+                self.error(&origin, what);
             }
-            below.extend(
+            let is_valid = problems.is_empty();
+            let to = if is_valid { &mut below } else { &mut below_invalid };
+            to.extend(
                 children
                     .into_iter()
                     .map(|descriptor| Received { origin: Arc::clone(&origin), descriptor }),
             );
-            own.push((origin, descriptor));
+            if is_valid {
+                own.push((origin, descriptor));
+            } else {
+                invalid.insert(Arc::clone(&origin.file));
+            }
         }
         // The domain is the first part of the path.
         let is_deepest = self.path.len() > LEVELS_MAX;
-        if let (true, Some(first)) = (is_deepest, below.first()) {
+        if let (true, Some(first)) = (is_deepest, below.first().or(below_invalid.first())) {
             let what = format!("rules nested more than {LEVELS_MAX} levels deep");
             self.error(&first.origin, &what);
+            self.parts.dropped += 1;
             below.clear();
+            below_invalid.clear();
         }
-        // Also of an invalid descriptor, so that all errors are found at once.
         let active = before.map(|node| node.children.as_slice()).unwrap_or_default();
         let children = self.level(below, active);
-        if !is_valid {
-            return None;
+        if invalid.is_empty() {
+            return self.merged(entry, own, children);
         }
-        let limited = own.iter().filter(|(_, descriptor)| descriptor.rate_limit.is_some());
-        let strictest = limited.clone().min_by(|one, other| {
-            node::by_strictness(&one.1, &other.1).then_with(|| one.0.cmp(&other.0))
-        });
+        // So that all errors are found at once. They are parts of this one.
+        let parts = *self.parts;
+        self.level(below_invalid, &[]);
+        *self.parts = parts;
+        let Some(before) = before else {
+            self.parts.dropped += 1;
+            return self.merged(entry, own, children);
+        };
+        self.parts.kept += 1;
+        let Some(mut node) = self.merged(entry, own, children) else {
+            return Some(before.clone());
+        };
+        keep(&mut node, before, &invalid);
+        Some(node)
+    }
+
+    /// The node of valid descriptors; `None` without one.
+    fn merged(&mut self, entry: Entry, own: Own, children: Vec<XdsNode>) -> Option<XdsNode> {
+        let strictest = strictest(&own);
         let origin = match strictest {
             Some((origin, _)) => Arc::clone(origin),
             None => Arc::clone(own.iter().map(|(origin, _)| origin).min()?),
         };
         if own.len() > 1 {
-            self.warn_of_siblings(&origin, own.len(), limited.count());
+            let limits = own.iter().filter(|(_, one)| one.rate_limit.is_some()).count();
+            self.warn_of_siblings(&origin, own.len(), limits);
         }
         let limit = strictest.and_then(|(_, descriptor)| XdsLimit::new(descriptor));
         if let Some((_, lost @ 1..)) = limit {
@@ -109,6 +140,7 @@ impl<'m> Merger<'m> {
             self.report.warn(Location::whole(&origin.file), what, hint);
         }
         let limit = limit.map(|(limit, _)| Box::new(limit));
+        let (key, value) = entry;
         Some(XdsNode { key, value, origin, limit, children })
     }
 
@@ -131,6 +163,49 @@ impl<'m> Merger<'m> {
     fn path_text(&self) -> String {
         excerpt(&self.path.join("."), PATH_CHARS_MAX)
     }
+}
+
+/// The descriptor with the strictest limit. Of equally strict ones, the first in byte order of their
+/// encodings, then of their resources.
+fn strictest(
+    own: &[(Arc<Location>, RateLimitDescriptor)],
+) -> Option<&(Arc<Location>, RateLimitDescriptor)> {
+    let limits = || own.iter().filter_map(|one| Some((Allowance::of(&one.1)?, one)));
+    let (least, _) = limits().min_by(|(one, _), (other, _)| one.compare(other))?;
+    let equal = limits().filter(|(one, _)| one.compare(&least).is_eq());
+    // Each is encoded once: there may be many, and they may be large.
+    let first = equal.min_by_key(|(_, (origin, one))| (one.encode_to_vec(), Arc::clone(origin)));
+    first.map(|(_, one)| one)
+}
+
+/// Adds to `nodes` what they lack of `before`, because the resources `lost` cannot be used.
+pub(super) fn keep_level(nodes: &mut Vec<XdsNode>, before: &[XdsNode], lost: &HashSet<Arc<str>>) {
+    let entry = |node: &XdsNode| (Arc::clone(&node.key), Arc::clone(&node.value));
+    let known: HashMap<Entry, usize> =
+        nodes.iter().enumerate().map(|(index, node)| (entry(node), index)).collect();
+    for earlier in before {
+        match known.get(&entry(earlier)) {
+            Some(index) => keep(&mut nodes[*index], earlier, lost),
+            None => nodes.push(earlier.clone()),
+        }
+    }
+}
+
+/// Adds to a node what it lacks of an earlier version. If both have a limit, the earlier one stays only
+/// if it is stricter and of a resource in `lost`.
+fn keep(node: &mut XdsNode, before: &XdsNode, lost: &HashSet<Arc<str>>) {
+    if let Some(limit) = &before.limit {
+        let is_stricter = |own: &XdsLimit| limit.allowance().compare(&own.allowance()).is_lt();
+        let stays = node
+            .limit
+            .as_ref()
+            .is_none_or(|own| lost.contains(&before.origin.file) && is_stricter(own));
+        if stays {
+            node.limit = Some(limit.clone());
+            node.origin = Arc::clone(&before.origin);
+        }
+    }
+    keep_level(&mut node.children, &before.children, lost);
 }
 
 /// The descriptors by key and value, in order of first appearance.

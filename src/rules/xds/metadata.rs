@@ -1,7 +1,7 @@
-//! Turns the metadata of a descriptor into JSON.
+//! Turns the metadata of a descriptor into JSON, and back.
 
 use prost_types::value::Kind;
-use prost_types::{Struct, Value as ProtoValue};
+use prost_types::{ListValue, Struct, Value as ProtoValue};
 use serde_json::{Map, Number, Value};
 
 /// Deepest nesting of metadata.
@@ -43,4 +43,23 @@ fn number(value: f64) -> Option<Number> {
         return Some(Number::from(value as i64));
     }
     Number::from_f64(value)
+}
+
+/// The metadata of a JSON map.
+pub(super) fn of_json(map: &Map<String, Value>) -> Struct {
+    Struct { fields: map.iter().map(|(name, value)| (name.clone(), proto(value))).collect() }
+}
+
+fn proto(value: &Value) -> ProtoValue {
+    let kind = match value {
+        Value::Null => Kind::NullValue(0),
+        Value::Bool(flag) => Kind::BoolValue(*flag),
+        Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
+        Value::String(text) => Kind::StringValue(text.clone()),
+        Value::Array(items) => {
+            Kind::ListValue(ListValue { values: items.iter().map(proto).collect() })
+        }
+        Value::Object(fields) => Kind::StructValue(of_json(fields)),
+    };
+    ProtoValue { kind: Some(kind) }
 }

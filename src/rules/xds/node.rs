@@ -3,10 +3,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use prost::Message;
 use serde_json::{Map, Value};
 
-use super::metadata;
+use super::{TEXT_BYTES_MAX, metadata};
 use crate::limit::Unit;
 use crate::proto::ratelimit::config::ratelimit::v3::{
     RateLimitDescriptor, RateLimitPolicy, RateLimitUnit,
@@ -15,7 +14,7 @@ use crate::rules::excerpt::shorten;
 use crate::rules::file::problem::Location;
 
 /// A descriptor, merged with its equal siblings.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct XdsNode {
     pub(super) key: Arc<str>,
     /// Empty accepts any value.
@@ -24,6 +23,17 @@ pub(super) struct XdsNode {
     pub(super) origin: Arc<Location>,
     pub(super) limit: Option<Box<XdsLimit>>,
     pub(super) children: Vec<XdsNode>,
+}
+
+/// Versions are not compared.
+impl PartialEq for XdsNode {
+    fn eq(&self, other: &XdsNode) -> bool {
+        self.key == other.key
+            && self.value == other.value
+            && self.origin.file == other.origin.file
+            && self.limit == other.limit
+            && self.children == other.children
+    }
 }
 
 /// The limit of a descriptor, with the flags that apply to it.
@@ -41,9 +51,21 @@ pub(super) struct XdsLimit {
     pub(super) metadata: Option<Map<String, Value>>,
 }
 
-/// The number of descriptors at and below these nodes.
-pub(super) fn count(nodes: &[XdsNode]) -> usize {
-    nodes.iter().map(|node| 1 + count(&node.children)).sum()
+/// The size of some rules.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Total {
+    /// Resources and descriptors.
+    pub(super) descriptors: usize,
+    pub(super) limits: usize,
+}
+
+/// Adds the nodes and everything below them to `total`.
+pub(super) fn count(nodes: &[XdsNode], total: &mut Total) {
+    for node in nodes {
+        total.descriptors += 1;
+        total.limits += usize::from(node.limit.is_some());
+        count(&node.children, total);
+    }
 }
 
 /// The problems of the fields of a descriptor, without its children, in the words of
@@ -56,7 +78,17 @@ pub(super) fn problems(descriptor: &RateLimitDescriptor) -> Vec<String> {
     } else if key.contains('*') {
         problems.push(format!("`key` cannot contain a `*`: `{}`", shorten(key)));
     }
+    let mut check_length = |field: &str, text: &str| {
+        if text.len() > TEXT_BYTES_MAX {
+            problems.push(format!("a `{field}` of more than {TEXT_BYTES_MAX} bytes"));
+        }
+    };
+    check_length("key", key);
+    check_length("value", &descriptor.value);
     let Some(policy) = &descriptor.rate_limit else { return problems };
+    check_length("name", &policy.name);
+    let longest = policy.replaces.iter().max_by_key(|one| one.name.len());
+    check_length("replaces", longest.map_or("", |one| one.name.as_str()));
     match (policy.unlimited, unit(policy)) {
         (true, Some(_)) => {
             problems.push("should not specify rate limit unit when unlimited".to_owned());
@@ -67,36 +99,50 @@ pub(super) fn problems(descriptor: &RateLimitDescriptor) -> Vec<String> {
         (false, None) => problems.push(format!("invalid rate limit unit '{}'", policy.unit)),
         (true, None) | (false, Some(_)) => {}
     }
-    for replaced in &policy.replaces {
-        if replaced.name.is_empty() {
-            problems.push("should not have an empty replaces entry".to_owned());
-        } else if replaced.name == policy.name {
-            problems.push("replaces should not contain name of same descriptor".to_owned());
-        }
+    // Each problem once: a limit may have hundreds of thousands of items.
+    if policy.replaces.iter().any(|one| one.name.is_empty()) {
+        problems.push("should not have an empty replaces entry".to_owned());
+    }
+    if policy.replaces.iter().any(|one| !one.name.is_empty() && one.name == policy.name) {
+        problems.push("replaces should not contain name of same descriptor".to_owned());
     }
     problems
 }
 
-/// Orders descriptors with a valid limit by how much their limits allow, the strictest first.
-/// Unlimited is the loosest, then a limit in shadow mode, which denies nothing, then one in quota mode.
-/// Of the others the lower rate is stricter, then the smaller number of requests. Descriptors are equal
-/// in this order only if they are equal.
-pub(super) fn by_strictness(one: &RateLimitDescriptor, other: &RateLimitDescriptor) -> Ordering {
-    let policy = |of: &RateLimitDescriptor| of.rate_limit.clone().unwrap_or_default();
-    let (one_policy, other_policy) = (policy(one), policy(other));
-    let flags = |policy: &RateLimitPolicy, of: &RateLimitDescriptor| {
-        (policy.unlimited, of.shadow_mode, of.quota_mode)
-    };
-    let rate = |policy: &RateLimitPolicy, window_of: &RateLimitPolicy| {
-        let window = unit(window_of).map_or(0, |unit| unit.window().0);
-        u128::from(policy.requests_per_unit) * u128::from(window)
-    };
-    flags(&one_policy, one)
-        .cmp(&flags(&other_policy, other))
+/// How much a limit allows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Allowance {
+    /// Unlimited, then in shadow mode, then in quota mode.
+    flags: (bool, bool, bool),
+    requests: u32,
+    /// In microseconds; 0 is unlimited.
+    window: u64,
+}
+
+impl Allowance {
+    /// That of a valid descriptor; `None` without a limit.
+    pub(super) fn of(descriptor: &RateLimitDescriptor) -> Option<Allowance> {
+        let policy = descriptor.rate_limit.as_ref()?;
+        let modes = (descriptor.shadow_mode, descriptor.quota_mode);
+        Some(Allowance::new(unit(policy), policy.requests_per_unit, modes))
+    }
+
+    fn new(unit: Option<Unit>, requests: u32, (shadow, quota): (bool, bool)) -> Allowance {
+        let window = unit.map_or(0, |unit| unit.window().0);
+        Allowance { flags: (unit.is_none(), shadow, quota), requests, window }
+    }
+
+    /// Orders limits by how much they allow, the strictest first. Unlimited is the loosest, then a
+    /// limit in shadow mode, which denies nothing, then one in quota mode. Of the others the lower
+    /// rate is stricter, then the smaller number of requests.
+    pub(super) fn compare(&self, other: &Allowance) -> Ordering {
         // Crosswise, because a / b < c / d if a * d < c * b.
-        .then(rate(&one_policy, &other_policy).cmp(&rate(&other_policy, &one_policy)))
-        .then(one_policy.requests_per_unit.cmp(&other_policy.requests_per_unit))
-        .then_with(|| one.encode_to_vec().cmp(&other.encode_to_vec()))
+        let rate = |of: &Allowance, window: u64| u128::from(of.requests) * u128::from(window);
+        self.flags
+            .cmp(&other.flags)
+            .then(rate(self, other.window).cmp(&rate(other, self.window)))
+            .then(self.requests.cmp(&other.requests))
+    }
 }
 
 impl XdsLimit {
@@ -117,6 +163,11 @@ impl XdsLimit {
             metadata,
         };
         Some((limit, lost))
+    }
+
+    /// How much it allows.
+    pub(super) fn allowance(&self) -> Allowance {
+        Allowance::new(self.unit, self.requests, (self.shadow_mode, self.quota_mode))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::rules::{RuleSources, SourceFile, compile};
 
 mod envoy_gateway;
 mod hostile;
+mod lost;
 mod merging;
 mod random;
 mod responses;
@@ -63,6 +64,19 @@ fn named(name: &str, replaces: &[&str]) -> RateLimitPolicy {
     }
 }
 
+fn update(
+    before: &XdsRules,
+    version: &str,
+    configs: &[RateLimitConfig],
+    options: &Options,
+) -> XdsUpdate {
+    let values: Vec<Vec<u8>> = configs.iter().map(Message::encode_to_vec).collect();
+    let resources: Vec<XdsResource<'_>> =
+        values.iter().map(|value| XdsResource { type_url: TYPE_URL, value }).collect();
+    let (set, _) = rule_set(before, options);
+    before.update(version, &resources, &set, options)
+}
+
 /// The rules after a response, and the reasons against it.
 fn updated(
     before: &XdsRules,
@@ -70,12 +84,16 @@ fn updated(
     configs: &[RateLimitConfig],
     options: &Options,
 ) -> (XdsRules, Vec<String>) {
-    let values: Vec<Vec<u8>> = configs.iter().map(Message::encode_to_vec).collect();
-    let resources: Vec<XdsResource<'_>> =
-        values.iter().map(|value| XdsResource { type_url: TYPE_URL, value }).collect();
-    let (set, _) = rule_set(before, options);
-    let (rules, errors) = before.update(version, &resources, &set, options);
-    (rules, errors.iter().map(ToString::to_string).collect())
+    rules_and_reasons(update(before, version, configs, options))
+}
+
+fn rules_and_reasons(update: XdsUpdate) -> (XdsRules, Vec<String>) {
+    (update.rules, update.problems.iter().map(ToString::to_string).collect())
+}
+
+/// With `rules.merge_domains`.
+fn merge_domains() -> Options {
+    Options { merge_domains: true, ..Options::default() }
 }
 
 /// The rules of a response that must be accepted.
@@ -94,7 +112,7 @@ fn rule_set(rules: &XdsRules, options: &Options) -> (RuleSet, Vec<String>) {
 
 /// The limits, one line each: `domain.key_value requests/UNIT`.
 fn limits(rules: &XdsRules) -> Vec<String> {
-    let (set, _) = rule_set(rules, &Options { merge_domains: true, ..Options::default() });
+    let (set, _) = rule_set(rules, &merge_domains());
     let limit = |line: &str| -> Option<String> {
         let (path, rest) = line.split_once(": unit=")?;
         let (unit, rest) = rest.split_once(" requests_per_unit=")?;

@@ -26,6 +26,7 @@ section! {
         ]);
         /// Start even if the rules cannot be loaded. Every request passes until a reload succeeds.
         /// With `rules.xds.server`, `false` means that `/readyz` fails until the server has sent rules.
+        /// Errors of rule files and overlays then prevent the start in any case.
         start_without_rules: bool = "false", switch();
         /// Reload the rules when the files change. SIGHUP reloads them in any case
         /// ([reloading.md](reloading.md)).
@@ -46,6 +47,7 @@ impl RulesSettings {
             merge_domains: self.merge_domains,
             unknown_fields: self.unknown_fields,
             denied_requests: self.denied_requests,
+            ..rules::Options::default()
         }
     }
 }

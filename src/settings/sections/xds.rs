@@ -51,6 +51,10 @@ section! {
         backoff_max: Duration = "10s", positive_duration();
         /// Largest response of the server, in bytes, and largest `rules.xds.cache_file`.
         max_message_bytes: usize = "67108864", number(1024..=1 << 30);
+        /// Most limits of all rules by xDS. Resources and descriptors may be three times as many. A
+        /// response over this bound is rejected, and the active rules stay. A limit takes about 4 KiB
+        /// of memory.
+        max_limits: usize = "200000", number(1..=10_000_000);
         /// File to which weir writes each accepted response. After a start, its rules are active until
         /// the server has sent some. Its folder must exist. Empty: no file.
         cache_file: Option<PathBuf> = "", optional(file());

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use prost::encoding::{WireType, encode_key, encode_varint};
 
 use super::*;
-use crate::rules::xds::decode::{BYTES_MAX, DESCRIPTORS_MAX};
+use crate::rules::xds::decode::DESCRIPTORS_PER_LIMIT;
 
 /// The bytes of a field with an embedded message.
 fn embedded(field: u32, content: &[u8]) -> Vec<u8> {
@@ -18,8 +18,8 @@ fn embedded(field: u32, content: &[u8]) -> Vec<u8> {
 fn update_bytes(before: &XdsRules, values: &[Vec<u8>]) -> (XdsRules, Vec<String>) {
     let resources: Vec<XdsResource<'_>> =
         values.iter().map(|value| XdsResource { type_url: TYPE_URL, value }).collect();
-    let (rules, errors) = before.update("2", &resources, &RuleSet::default(), &Options::default());
-    (rules, errors.iter().map(ToString::to_string).collect())
+    let update = before.update("2", &resources, &RuleSet::default(), &Options::default());
+    rules_and_reasons(update)
 }
 
 #[test]
@@ -50,20 +50,93 @@ fn deep_descriptors_end_with_an_error() {
 fn too_many_descriptors_change_nothing() {
     let before = accepted(&[of_domain("a", vec![leaf("k", "", 1, RateLimitUnit::Day)])]);
     let empty = embedded(4, &[]);
-    let wide = embedded(3, &empty.repeat(DESCRIPTORS_MAX));
-    let replaces = embedded(3, &embedded(3, &embedded(5, &[]).repeat(BYTES_MAX / 3)));
-    let resources = vec![Vec::new(); DESCRIPTORS_MAX + 1];
+    let max = Options::default().xds_limits_max * DESCRIPTORS_PER_LIMIT;
+    let wide = embedded(3, &empty.repeat(max));
+    let replaces = embedded(3, &embedded(3, &embedded(5, &[]).repeat(max * 8)));
+    let resources = vec![Vec::new(); max + 1];
     for values in [vec![wide], vec![replaces], resources] {
         let (rules, errors) = update_bytes(&before, &values);
         assert_eq!(rules.domains, before.domains);
         assert_eq!(
             errors,
-            ["xds: more than 1000000 resources and descriptors; the active rules by xDS stay"]
+            [
+                "xds: more than 600000 resources and descriptors (`rules.xds.max_limits`); the active \
+                 rules by xDS stay"
+            ]
         );
     }
-    let (rules, errors) = update_bytes(&before, &[vec![0; BYTES_MAX + 1]]);
-    assert_eq!(rules.domains, before.domains);
-    assert!(errors[0].contains("more than 64 MiB"), "{errors:#?}");
+}
+
+/// A limit needs much more memory than a descriptor without one.
+#[test]
+fn too_many_limits_change_nothing() {
+    let options = Options { xds_limits_max: 3, ..Options::default() };
+    let limits_of = |count: u32| {
+        let leaves = (0..count).map(|n| leaf("k", &n.to_string(), 1, RateLimitUnit::Day));
+        [of_domain("a", vec![node("r", "", leaves.collect())])]
+    };
+    let (before, errors) = updated(&XdsRules::default(), "1", &limits_of(3), &options);
+    assert_eq!((limits(&before).len(), errors.len()), (3, 0), "{errors:#?}");
+    let XdsUpdate { rules, problems, kept, dropped } =
+        update(&before, "2", &limits_of(4), &options);
+    assert_eq!(rules, before);
+    assert!(problems[0].what.starts_with("more than 3 limits"), "{problems:#?}");
+    assert_eq!((kept, dropped), (1, 0));
+}
+
+#[test]
+fn long_texts_are_refused_in_short_messages() {
+    let long = "x".repeat(10 << 20);
+    let wrong: Vec<_> = (0..1_000).map(|n| bad("k", &n.to_string())).collect();
+    let with = |policy| vec![with_policy(node("k", "", vec![]), policy)];
+    for configs in [
+        config(&long, "a", wrong.clone()),
+        config("r", &long, wrong.clone()),
+        of_domain("a", vec![leaf(&long, "", 1, RateLimitUnit::Day)]),
+        of_domain("a", vec![leaf("k", &long, 1, RateLimitUnit::Day)]),
+        of_domain("a", with(named(&long, &[]))),
+        of_domain("a", with(named("n", &["m", &long]))),
+    ] {
+        let (rules, errors) = updated(&XdsRules::default(), "1", &[configs], &Options::default());
+        assert_eq!(limits(&rules), Vec::<String>::new());
+        let [error] = &errors[..] else { panic!("{} errors", errors.len()) };
+        assert!(error.contains("of more than 4096 bytes"), "{}", error.len());
+        assert!(error.len() < 1_000, "{}", error.len());
+    }
+    let valid = [of_domain("a", vec![leaf("k", "", 1, RateLimitUnit::Day)])];
+    let (rules, errors) = updated(&XdsRules::default(), &long, &valid, &Options::default());
+    assert_eq!(rules, XdsRules::default());
+    assert_eq!(errors, ["xds: a version of more than 4096 bytes; the active rules by xDS stay"]);
+
+    // Messages show the start of texts within the bound.
+    let (name, version) = (&long[..4_096], &long[..4_096]);
+    let siblings = leaf("k", "", 1, RateLimitUnit::Day);
+    let configs = [config(name, "a", [wrong, vec![siblings.clone(), siblings]].concat())];
+    let (rules, errors) = updated(&XdsRules::default(), version, &configs, &Options::default());
+    assert!(errors.iter().all(|error| error.len() < 300), "{}", errors[0].len());
+    let (set, warnings) = rule_set(&rules, &Options::default());
+    assert!(warnings[0].len() < 500, "{}", warnings[0].len());
+    assert!(set.rules()[0].location.to_string().len() < 500);
+}
+
+/// Comparing every sibling with all bytes of the others would take hours.
+#[test]
+fn many_equal_siblings_are_merged() {
+    let replaces = vec![RateLimitReplace { name: "m".to_owned() }; 100_000];
+    let large = RateLimitPolicy { replaces, ..named("n", &[]) };
+    let one = with_policy(node("k", "", vec![]), named("n", &[]));
+    let mut siblings = vec![with_policy(one.clone(), large)];
+    siblings.resize(30_000, one);
+    let rules = accepted(&[of_domain("a", siblings)]);
+    assert_eq!(limits(&rules), ["a.k 1/DAY"]);
+    // Many resources of one domain.
+    let configs: Vec<_> = (0..30_000)
+        .map(|n| config(&format!("r{n}"), "a", vec![node("k", &n.to_string(), vec![])]))
+        .collect();
+    let (rules, errors) = updated(&XdsRules::default(), "1", &configs, &merge_domains());
+    assert_eq!(errors.len(), 0);
+    let (set, _) = rule_set(&rules, &merge_domains());
+    assert_eq!(set.files().len(), 30_000);
 }
 
 #[test]
@@ -74,7 +147,7 @@ fn errors_are_bounded() {
     assert_eq!(errors.len(), 1_001);
     assert_eq!(errors[1_000], "xds:a: 4000 more errors are not listed");
 
-    let long = "x".repeat(10_000);
+    let long = "x".repeat(4_000);
     let mut descriptor = bad(&long, &long);
     for _ in 1..32 {
         descriptor = node(&long, &long, vec![descriptor]);

@@ -63,17 +63,37 @@ fn a_limit_that_denies_is_stricter_than_shadow_mode() {
 }
 
 #[test]
-fn a_wrong_sibling_drops_the_whole_descriptor() {
+fn a_wrong_sibling_leaves_the_valid_ones() {
     let good = node("k", "v", vec![leaf("x", "", 1, Day)]);
+    let parts = |update: &XdsUpdate| (update.kept, update.dropped);
     for siblings in [[good.clone(), bad("k", "v")], [bad("k", "v"), good.clone()]] {
         let configs = [of_domain("a", siblings.to_vec())];
-        let (rules, errors) = updated(&XdsRules::default(), "1", &configs, &Options::default());
+        let first = update(&XdsRules::default(), "1", &configs, &Options::default());
+        assert_eq!(parts(&first), (0, 1));
+        let (rules, errors) = rules_and_reasons(first);
         assert_eq!(errors, ["xds:a: a.k_v: invalid rate limit unit 'UNKNOWN'"]);
-        assert_eq!(limits(&rules), Vec::<String>::new());
-        let before = accepted(&[of_domain("a", vec![leaf("k", "v", 7, Hour)])]);
-        let (rules, _) = updated(&before, "2", &configs, &Options::default());
-        assert_eq!(limits(&rules), ["a.k_v 7/HOUR"]);
+        assert_eq!(limits(&rules), ["a.k_v.x 1/DAY"]);
+        // The wrong one keeps what it had: its limit, and children that no valid one has.
+        let below = vec![leaf("x", "", 9, Day), leaf("y", "", 2, Day)];
+        let earlier = with_policy(node("k", "v", below), policy(7, Hour));
+        let before = accepted(&[of_domain("a", vec![earlier])]);
+        let second = update(&before, "2", &configs, &Options::default());
+        assert_eq!(parts(&second), (1, 0));
+        let expected = ["a.k_v 7/HOUR", "a.k_v.x 1/DAY", "a.k_v.y 2/DAY"];
+        assert_eq!(limits(&second.rules), expected);
     }
+    // The limit of the valid one counts, unless the earlier one is stricter.
+    let configs = [of_domain("a", vec![leaf("k", "v", 5, Hour), bad("k", "v")])];
+    for (earlier, expected) in [(4, "a.k_v 4/HOUR"), (6, "a.k_v 5/HOUR")] {
+        let before = accepted(&[of_domain("a", vec![leaf("k", "v", earlier, Hour)])]);
+        let (rules, _) = updated(&before, "2", &configs, &Options::default());
+        assert_eq!(limits(&rules), [expected]);
+    }
+    // Siblings of several resources.
+    let configs =
+        [config("r1", "a", vec![leaf("k", "v", 5, Hour)]), config("r2", "a", vec![bad("k", "v")])];
+    let (rules, _) = updated(&XdsRules::default(), "1", &configs, &merge_domains());
+    assert_eq!(limits(&rules), ["a.k_v 5/HOUR"]);
 }
 
 #[test]

@@ -155,6 +155,23 @@ proptest! {
     }
 
     #[test]
+    fn encoded_rules_are_the_same_rules(all in prop::collection::vec(descriptors(), 1..3)) {
+        let configs = all.into_iter().enumerate();
+        let configs: Vec<_> =
+            configs.map(|(number, all)| config(&format!("r{number}"), "a", all)).collect();
+        let (rules, _) = updated(&XdsRules::default(), "1", &configs, &merge_domains());
+        let values = rules.resources();
+        let again: Vec<RateLimitConfig> = values
+            .iter()
+            .map(|value| RateLimitConfig::decode(&**value).expect("a resource"))
+            .collect();
+        let (again, errors) = updated(&XdsRules::default(), "2", &again, &merge_domains());
+        prop_assert_eq!(errors, Vec::<String>::new());
+        let all_of = |rules: &XdsRules| rules_of(&rule_set(rules, &merge_domains()).0);
+        prop_assert_eq!(all_of(&again), all_of(&rules));
+    }
+
+    #[test]
     fn merging_does_not_depend_on_order(
         one in descriptors(), other in descriptors(), by in 0..20_usize,
     ) {

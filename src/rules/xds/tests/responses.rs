@@ -59,8 +59,8 @@ fn another_type_and_undecodable_bytes_are_reasons() {
     let update = |type_url, value: &[u8]| {
         let resource = XdsResource { type_url, value };
         let before = XdsRules::default();
-        let (_, errors) = before.update("1", &[resource], &RuleSet::default(), &Options::default());
-        errors.iter().map(ToString::to_string).collect::<String>()
+        let update = before.update("1", &[resource], &RuleSet::default(), &Options::default());
+        update.problems.iter().map(ToString::to_string).collect::<String>()
     };
     let errors = update("type.googleapis.com/envoy.config.cluster.v3.Cluster", b"");
     assert!(errors.starts_with("xds: mismatched message type: got \"type.goog"), "{errors}");
@@ -132,29 +132,31 @@ fn unreadable_resources_keep_absent_domains() {
     for (type_url, value) in [(TYPE_URL, &b"\xff\xff"[..]), ("other", &b""[..])] {
         let resources =
             [XdsResource { type_url, value }, XdsResource { type_url: TYPE_URL, value: &of_b }];
-        let (rules, errors) =
-            before.update("2", &resources, &RuleSet::default(), &Options::default());
+        let update = before.update("2", &resources, &RuleSet::default(), &Options::default());
+        assert_eq!((update.kept, update.dropped), (1, 0));
+        let (rules, errors) = rules_and_reasons(update);
         assert_eq!((limits(&rules).len(), errors.len()), (2, 1), "{errors:#?}");
     }
 }
 
 #[test]
-fn a_domain_belongs_to_its_previous_resource() {
+fn a_domain_belongs_to_the_first_resource() {
     let one = |name: &str, requests| config(name, "a", vec![leaf("k", "", requests, Day)]);
     for configs in [[one("r1", 1), one("r2", 2)], [one("r2", 2), one("r1", 1)]] {
         let (rules, errors) = updated(&XdsRules::default(), "1", &configs, &Options::default());
         assert_eq!(limits(&rules), ["a.k 1/DAY"], "the first in byte order");
         assert_eq!(errors, ["xds:r2: duplicate domain 'a' in config file"]);
+        // Whatever was active before.
         let before = accepted(&[one("r2", 3)]);
         let (rules, errors) = updated(&before, "2", &configs, &Options::default());
-        assert_eq!(limits(&rules), ["a.k 2/DAY"], "the one that has the domain");
-        assert_eq!(errors, ["xds:r1: duplicate domain 'a' in config file"]);
+        assert_eq!(limits(&rules), ["a.k 1/DAY"]);
+        assert_eq!(errors, ["xds:r2: duplicate domain 'a' in config file"]);
     }
     // A name that loses its new domain keeps its old one.
-    let before = accepted(&[one("r2", 3), config("r1", "b", vec![leaf("k", "", 5, Day)])]);
+    let before = accepted(&[one("r1", 3), config("r2", "b", vec![leaf("k", "", 5, Day)])]);
     let next = [one("r1", 1), one("r2", 2)];
     let (rules, _) = updated(&before, "2", &next, &Options::default());
-    assert_eq!(limits(&rules), ["a.k 2/DAY", "b.k 5/DAY"]);
+    assert_eq!(limits(&rules), ["a.k 1/DAY", "b.k 5/DAY"]);
 }
 
 #[test]
@@ -167,13 +169,14 @@ fn a_domain_of_a_file_is_a_reason() {
     let resources = [&value, &other].map(|value| XdsResource { type_url: TYPE_URL, value });
     for merge_domains in [false, true] {
         let options = Options { merge_domains, ..Options::default() };
-        let (rules, errors) = before.update("2", &resources, &active, &options);
+        let (rules, errors) = rules_and_reasons(before.update("2", &resources, &active, &options));
         assert_eq!(errors.len(), 1);
         assert_eq!(
-            errors[0].to_string(),
+            errors[0],
             "xds:r: duplicate domain 'a' in config file: the file f.yaml defines it"
         );
-        assert_eq!(limits(&rules), ["b.k 1/DAY", "c.k 3/DAY"]);
+        // `a` is active as soon as the file is gone.
+        assert_eq!(limits(&rules), ["a.k 2/DAY", "b.k 1/DAY", "c.k 3/DAY"]);
     }
 }
 

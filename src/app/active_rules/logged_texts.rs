@@ -1,0 +1,64 @@
+//! The texts that the log had a short time ago.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::time::Micros;
+
+/// How long a text is remembered.
+const MEMORY: Micros = Micros::from_secs(10 * 60);
+
+/// Most texts in memory. When it is full, all are forgotten.
+const TEXTS_MAX: usize = 10_000;
+
+/// Remembers texts, so that rules that change back and forth do not fill the log.
+#[derive(Debug, Default)]
+pub(super) struct LoggedTexts {
+    /// When a text was logged, by its hash.
+    times: HashMap<u64, Micros>,
+}
+
+impl LoggedTexts {
+    /// Whether the log should have this text at `now`. If so, it is remembered.
+    pub(super) fn is_new(&mut self, text: &str, now: Micros) -> bool {
+        let mut hasher = DefaultHasher::new();
+        text.hash(&mut hasher);
+        let hash = hasher.finish();
+        let is_recent = |at: &Micros| now.saturating_sub(*at) < MEMORY;
+        if self.times.get(&hash).is_some_and(is_recent) {
+            return false;
+        }
+        if self.times.len() >= TEXTS_MAX {
+            self.times.retain(|_, at| is_recent(at));
+        }
+        if self.times.len() >= TEXTS_MAX {
+            self.times.clear();
+        }
+        self.times.insert(hash, now);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_new_again_after_a_while() {
+        let mut logged = LoggedTexts::default();
+        let start = Micros::from_secs(1_000);
+        assert!(logged.is_new("a", start));
+        assert!(logged.is_new("b", start));
+        assert!(!logged.is_new("a", start.saturating_add(Micros::from_secs(599))));
+        assert!(logged.is_new("a", start.saturating_add(MEMORY)));
+    }
+
+    #[test]
+    fn the_memory_is_bounded() {
+        let mut logged = LoggedTexts::default();
+        for number in 0..3 * TEXTS_MAX {
+            assert!(logged.is_new(&number.to_string(), Micros::SECOND));
+            assert!(logged.times.len() <= TEXTS_MAX);
+        }
+    }
+}
