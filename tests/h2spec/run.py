@@ -56,15 +56,15 @@ def main():
     failed = {test: (title, result.text) for test, title, result in not_passed if result.tag != "skipped"}
     skipped = len(not_passed) - len(failed)
     passed = len(found) - len(not_passed)
-    print(f"{len(found)} tests, {passed} passed, {skipped} skipped, {len(failed)} failed")
-
     expected = expected_failures()
-    for test in sorted(expected - failed.keys()):
-        print(f"{test} did not fail; if it passes every time, delete it from expected_failures.txt")
-    new = sorted(failed.keys() - expected)
+    new, fixed = sorted(failed.keys() - expected), sorted(expected - failed.keys())
     for test in new:
         title, detail = failed[test]
-        print(f"NEW FAILURE {test}: {title}\n{detail}")
+        print(f"UNEXPECTED FAILURE {test}: {title}\n{detail}")
+    for test in fixed:
+        print(f"UNEXPECTED PASS {test}: if it passes every time, delete it from expected_failures.txt")
+    print(f"{len(found)} tests, {passed} passed, {skipped} skipped, {len(failed)} failed")
+    print(f"unexpected failures: {' '.join(new) or 'none'}; unexpected passes: {' '.join(fixed) or 'none'}")
     if not alive:
         print("weir has ended")
     if len(found) < TESTS_MIN:
