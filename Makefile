@@ -96,10 +96,11 @@ h2spec: target/h2spec/h2spec ## conformance of the gRPC port with HTTP/2
 target/h2spec/h2spec: tests/h2spec/build.sh
 	sh $< $(H2SPEC) $(@D)
 
-# Hostile clients against a release build, or the binary WEIR, in memory cgroups of 256 and 512 MiB.
+# Hostile clients against a release build, or the binary WEIR, in memory cgroups of 256 and 512 MiB. The files
+# in target/memory-attacks/ have the memory of each second.
 memory-attacks: ## memory and other clients under attack
 	$(if $(WEIR),,$(CARGO) build --locked --release --bin weir)
-	PYTHONPATH=tests/support $(PYTHON) -B tests/memory_attacks/run.py $(or $(WEIR),target/release/weir)
+	PYTHONPATH=tests/support $(PYTHON) -B tests/memory_attacks/run.py $(or $(WEIR),target/release/weir) target/memory-attacks
 
 lint: ## clippy, with warnings denied
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings

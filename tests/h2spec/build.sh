@@ -42,7 +42,7 @@ sed 's/HeaderField(":method", "GET")/HeaderField(":method", "POST")/' spec/util.
 mv changed.go spec/util.go
 changed spec/util.go 'HeaderField(":method", "POST")'
 
-# The content type comes behind all other headers, because tests append headers of their own. It never
+# The content type comes behind all other headers, because tests append further headers. It never
 # enters the dynamic table, whose entries the tests of HPACK count.
 awk '
     { print }

@@ -4,6 +4,7 @@ import struct
 
 RATE_LIMIT = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 WATCH = "/grpc.health.v1.Health/Watch"
+REFLECTION = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 
 RULES = """\
 domain: attack
@@ -20,6 +21,11 @@ def field(number, payload):
         size += bytes([length & 127 | 128])
         length >>= 7
     return bytes([number << 3 | 2]) + size + bytes([length]) + payload
+
+
+def list_services():
+    """A `ServerReflectionRequest` for the names of the services."""
+    return field(7, b"")
 
 
 def framed(message):

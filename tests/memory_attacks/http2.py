@@ -1,6 +1,7 @@
-"""A small HTTP/2 client without TLS: it sends what a hostile client sends, and reads frames."""
+"""A small HTTP/2 client: it sends what a hostile client sends, and reads frames."""
 
 import socket
+import ssl
 import struct
 
 DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE = 0, 1, 3, 4, 6, 7, 8
@@ -26,22 +27,49 @@ def header_block(path, extra=0):
         (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "weir"),
         ("content-type", "application/grpc"), ("te", "trailers"),
     ]
+    return literals([*fields, *((name, "") for name in two_letter_names(extra))])
+
+
+def two_letter_names(count):
+    """`aa`, `ab` and so on. The name `te`, which has a meaning in HTTP/2, is number 498."""
     letters = "abcdefghijklmnopqrstuvwxyz"
-    fields += [(letters[i // 26] + letters[i % 26], "") for i in range(extra)]
-    return b"".join(b"\0" + short(name) + short(value) for name, value in fields)
+    return [letters[i // 26] + letters[i % 26] for i in range(count)]
 
 
-def short(text):
-    """A string literal of HPACK of less than 127 bytes."""
-    assert len(text) < 127, text
-    return bytes([len(text)]) + text.encode()
+def literals(fields):
+    """Literal fields of HPACK, which enter no table."""
+    return b"".join(b"\0" + string(name) + string(value) for name, value in fields)
+
+
+def string(text):
+    """A string literal of HPACK, without Huffman codes."""
+    length = len(text)
+    if length < 127:
+        return bytes([length]) + text.encode()
+    length, size = length - 127, b"\x7f"
+    while length >= 128:
+        size += bytes([length & 127 | 128])
+        length >>= 7
+    return size + bytes([length]) + text.encode()
+
+
+def tls_context():
+    """TLS for HTTP/2 without a check of the server's certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    return context
 
 
 class Connection:
-    """A connection. `window` is the INITIAL_WINDOW_SIZE for responses; `source` is the client's address."""
+    """A connection. `window` is the INITIAL_WINDOW_SIZE for responses; `source` is the client's address; `tls`
+    is a context."""
 
-    def __init__(self, address, window=None, source="127.0.0.1"):
+    def __init__(self, address, window=None, source="127.0.0.1", tls=None):
         self.socket = socket.create_connection(address, SEND_TIMEOUT, source_address=(source, 0))
+        if tls:
+            self.socket = tls.wrap_socket(self.socket)
         self.unread = bytearray()
         # Bytes of DATA that the server still accepts on this connection.
         self.window = DEFAULT_WINDOW
@@ -68,7 +96,7 @@ class Connection:
         self.socket.settimeout(wait)
         try:
             received = self.socket.recv(1 << 16)
-        except (BlockingIOError, TimeoutError):
+        except (BlockingIOError, TimeoutError, ssl.SSLWantReadError):
             return []
         if not received:
             raise ConnectionError("weir has closed the connection")

@@ -25,12 +25,12 @@ class Weir:
             stderr=subprocess.PIPE, text=True,
         )
         self.pid = self.process.pid
-        self.grpc, self.admin = self._addresses()
+        self.grpc, self.http, self.admin = self._addresses()
         # An unread pipe would stop the log, and with it the process.
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
 
     def _addresses(self):
-        """The addresses of gRPC and of the admin port, from the line `listening` of the log."""
+        """The addresses of the ports for gRPC, HTTP and admin, from the line `listening` of the log."""
         too_late = threading.Timer(TIMEOUT, self.process.kill)
         too_late.start()
         log = []
@@ -41,8 +41,8 @@ class Weir:
                     fields = json.loads(line)
                 except ValueError:
                     continue
-                if isinstance(fields, dict) and {"grpc", "admin"} <= fields.keys():
-                    return tuple(address(fields[name]) for name in ("grpc", "admin"))
+                if isinstance(fields, dict) and {"grpc", "http", "admin"} <= fields.keys():
+                    return tuple(address(fields[name]) for name in ("grpc", "http", "admin"))
         finally:
             too_late.cancel()
         self.process.wait()
