@@ -50,10 +50,30 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// The middle one of `durations`.
-fn median(mut durations: Vec<Duration>) -> Duration {
+/// Whether `make promises` runs the tests: on a release build and one after the other, so that the
+/// durations of docs/operating.md hold.
+fn is_strict() -> bool {
+    std::env::var_os("WEIR_STRICT_DURATIONS").is_some()
+}
+
+/// The number of timed calls of a test.
+fn timed_calls() -> usize {
+    if is_strict() { 200 } else { 41 }
+}
+
+/// Strict: 95 % are shorter than `stated`, which the page has, and 99 % than twice that. Otherwise the
+/// median is shorter than `busy`, which allows for a debug build and other tests on the machine.
+fn check_durations(mut durations: Vec<Duration>, stated: Duration, busy: Duration) {
     durations.sort();
-    durations[durations.len() / 2]
+    let at = |percent: usize| durations[(durations.len() * percent).div_ceil(100) - 1];
+    let [median, p95, p99] = [50, 95, 99].map(at);
+    println!("{} calls: median {median:?}, p95 {p95:?}, p99 {p99:?}", durations.len());
+    if is_strict() {
+        assert!(p95 < stated, "a p95 of {p95:?}, and the page has {stated:?}");
+        assert!(p99 < 2 * stated, "a p99 of {p99:?}, and the page has twice {stated:?}");
+    } else {
+        assert!(median < busy, "a median of {median:?}");
+    }
 }
 
 /// A connection that has sent `bytes`.
@@ -87,7 +107,7 @@ fn identified(certificates: &Certificates) -> ClientTlsConfig {
 }
 
 /// A thousand clients stop after their ClientHello, and 200 more do so each second. A client with a
-/// certificate connects in 100 ms; on a busy machine it has half a second.
+/// certificate connects in 100 ms.
 #[test]
 fn stalled_handshakes_delay_no_client() {
     let certificates = Certificates::new();
@@ -124,14 +144,12 @@ fn stalled_handshakes_delay_no_client() {
             client.check(request("d", vec![descriptor(&[("user", "ann")])]));
             began.elapsed()
         };
-        (0..21).map(call).collect()
+        (0..timed_calls()).map(call).collect()
     });
     let waiting = weir.metric("weir_connections_waiting", &[r#"listener="grpc""#]);
     assert!(waiting >= 1_000, "{waiting} handshakes wait");
     let slowest = durations.iter().max().copied().expect("calls");
-    let median = median(durations);
-    println!("connected and answered in {median:?}, at most {slowest:?}");
-    assert!(median < Duration::from_millis(500), "a median of {median:?}");
+    check_durations(durations, Duration::from_millis(100), Duration::from_millis(500));
     assert!(slowest < Duration::from_secs(2), "{slowest:?}: the lockout took nine seconds");
     drop(before);
 }
@@ -233,8 +251,7 @@ fn idle_clients_do_not_stop_scrapes() {
     }
 }
 
-/// 50 clients send bodies that are slow to decode. Probes and scrapes take 50 ms; on a busy machine
-/// they have a quarter of a second.
+/// 50 clients send bodies that are slow to decode. Probes and scrapes take 50 ms.
 #[test]
 fn a_flood_of_json_does_not_delay_probes() {
     let weir = setup().start();
@@ -263,14 +280,12 @@ fn a_flood_of_json_does_not_delay_probes() {
             assert_eq!(get(to, path).status, 200);
             began.elapsed()
         };
-        (0..41).map(probe).collect()
+        (0..timed_calls()).map(probe).collect()
     });
-    let median = median(durations);
-    assert!(median < Duration::from_millis(250), "a median of {median:?}");
+    check_durations(durations, Duration::from_millis(50), Duration::from_millis(250));
 }
 
-/// 20 clients read a page of 20 000 rules. Probes take 50 ms; on a busy machine they have a quarter of
-/// a second.
+/// 20 clients read a page of 20 000 rules. Probes take 50 ms.
 #[test]
 fn a_flood_of_admin_pages_does_not_delay_probes() {
     let rule = |number| {
@@ -299,10 +314,9 @@ fn a_flood_of_admin_pages_does_not_delay_probes() {
             assert_eq!(get(weir.http, "/livez").status, 200);
             began.elapsed()
         };
-        (0..41).map(probe).collect()
+        (0..timed_calls()).map(probe).collect()
     });
-    let median = median(durations);
-    assert!(median < Duration::from_millis(250), "a median of {median:?}");
+    check_durations(durations, Duration::from_millis(50), Duration::from_millis(250));
 }
 
 /// RFC 9112, section 3.2: HTTP/1.1 needs exactly one valid Host.
