@@ -14,7 +14,7 @@ GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golan
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients redis test-shuttle test-valkey simulation soak h2spec memory-attacks promises lint fmt fuzz deny accuracy bench bench-xds modes helm-test helm-docs docs docs-settings
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation soak h2spec memory-attacks promises lint fmt fuzz deny accuracy bench bench-xds modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -33,7 +33,7 @@ run: ## build weir and serve examples/ from memory
 	$(CARGO) run --release -- serve --config examples/weir.yaml
 
 # test-shuttle, test-grpc-go and test-clients have the tests that need a second build or other languages.
-test: $(ENVOYS:%=envoy-%) redis grpc-clients ## all tests, with real Envoys and Redis servers
+test: $(ENVOYS:%=envoy-%) curl redis grpc-clients ## all tests, with real Envoys and Redis servers
 	$(CARGO) test --locked --workspace
 	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test it -- envoy:: hostile:: services:: leases:: gzip::
 
@@ -67,6 +67,10 @@ target/grpc-clients/node/node_modules:
 # compiles weir a second time.
 test-shuttle: ## interleavings of the memory store
 	$(CARGO) test --locked --workspace --features weir/shuttle --lib interleavings
+
+# Installs curl with the system's package manager if it is missing.
+curl:
+	@sh tests/support/install-curl.sh
 
 # Installs redis-server with the system's package manager if it is missing.
 redis:

@@ -61,8 +61,8 @@ fn timed_calls() -> usize {
     if is_strict() { 200 } else { 41 }
 }
 
-/// Strict: 95 % are shorter than `stated`, which the page has, and 99 % than twice that. Otherwise the
-/// median is shorter than `busy`, which allows for a debug build and other tests on the machine.
+/// Strict: 95 % are shorter than `stated`, which the page has, and 99 % than twice that. Otherwise
+/// the median is shorter than `busy`, which allows for a debug build and other tests.
 fn check_durations(mut durations: Vec<Duration>, stated: Duration, busy: Duration) {
     durations.sort();
     let at = |percent: usize| durations[(durations.len() * percent).div_ceil(100) - 1];

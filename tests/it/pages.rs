@@ -4,7 +4,6 @@
 //! `text` block behind a `sh` block has all that its commands print; a `json` block has a part of it.
 
 mod compose;
-mod curl;
 mod grpcurl;
 mod reader;
 mod shown;
@@ -22,10 +21,11 @@ use text::{Block, Page, pages, words};
 const RUN: [&str; 4] = ["weir", "curl", "grpcurl", "python3"];
 
 /// Starts of commands that are not run here, with the reason.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 15] = [
     ("make ", "docs.rs: the Makefile has the target"),
     ("cargo bench ", "it takes minutes; docs.rs: Cargo.toml has the benchmark"),
     ("cd fuzz && cargo run ", "it needs the input of a failure; `make fuzz` runs the target"),
+    ("redis-cli FUNCTION ", "tests/redis/functions.rs runs the commands on a server"),
     ("docker build ", "no container engine; helm/tests/test_image.py checks the Dockerfile"),
     ("docker push ", "it publishes; helm/tests/test_pages.py compares the names"),
     ("docker compose ", "no container engine; tests/redis/compose.rs runs the services"),

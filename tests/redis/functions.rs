@@ -1,5 +1,6 @@
 //! The function library: where it is loaded, when it is loaded again, and that scripts replace it.
 
+use std::process::Command;
 use std::sync::Arc;
 
 use weir::store::redis::script::{Script, library};
@@ -40,6 +41,17 @@ fn libraries(server: &Server, pattern: &str) -> usize {
         Reply::List(libraries) => libraries.len(),
         other => panic!("{other:?}"),
     }
+}
+
+/// The output of a `redis-cli` command of a page.
+fn redis_cli(server: &Server, arguments: &str) -> String {
+    let port = server.port().to_string();
+    let words = arguments.split_whitespace().map(|word| word.trim_matches('\''));
+    let mut command = Command::new("redis-cli");
+    command.args(["-h", "127.0.0.1", "-p", port.as_str()]).args(words);
+    let output = command.output().expect("redis-cli; `make redis` installs it");
+    assert!(output.status.success(), "{arguments}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Creates a user with the rights of docs/redis.md but `missing`. Returns the URL for it.
@@ -113,6 +125,34 @@ fn libraries_of_two_versions_stay_side_by_side() {
     assert!(calls(&weir).0 > 0, "functions are used");
     let found = ["weir_*", library().name.as_str()].map(|pattern| libraries(&server, pattern));
     assert_eq!(found, [2, 1]);
+}
+
+/// The commands of docs/redis.md list the libraries, and delete that of another version.
+#[test]
+fn commands_of_the_page_delete_a_library() {
+    let _permit = shared();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
+    let page = page.expect("a page about Redis");
+    let commands: Vec<&str> =
+        page.lines().filter_map(|line| line.strip_prefix("redis-cli FUNCTION ")).collect();
+    let [list, delete] = commands[..] else { panic!("{commands:?}") };
+    let deleted = delete.strip_prefix("DELETE ").expect("a name");
+
+    let server = Server::listening(&[]);
+    let other = library().text.replace(&library().name, deleted);
+    server.client().run(&["FUNCTION", "LOAD", &other]);
+    let url = format!("redis://{}", server.address());
+    let weir = over(&url, RULES).store_timeout("5s").start();
+    ready(&weir);
+    assert_eq!(remaining(&weir, 2), Some(498));
+    let listed = redis_cli(&server, &format!("FUNCTION {list}"));
+    for name in [deleted, library().name.as_str()] {
+        assert!(listed.contains(name), "{listed}");
+    }
+    assert_eq!(redis_cli(&server, &format!("FUNCTION {delete}")).trim(), "OK");
+    let found = ["weir_*", deleted].map(|pattern| libraries(&server, pattern));
+    assert_eq!(found, [1, 0]);
+    assert_eq!(remaining(&weir, 2), Some(496));
 }
 
 /// Flushed functions are loaded again, and no hit is lost or counted twice.

@@ -5,17 +5,15 @@ use std::cell::OnceCell;
 use std::fs::{create_dir_all, read_dir, read_to_string};
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use super::curl::Curl;
 use super::grpcurl;
 use super::text::root;
 use crate::support::certificates::Certificates;
 use crate::support::envoy::upstream::Upstream;
 use crate::support::envoy::{self, Envoy, NEWEST};
-use crate::support::http::Response;
 use crate::support::process::Process;
 use crate::support::weir::cli::{Run, run};
 use crate::support::weir::{Weir, weir, write};
@@ -120,15 +118,35 @@ impl Reader {
         Run { code: Some(0), stdout: String::new(), stderr: String::new() }
     }
 
+    /// Runs curl without the settings and proxies of the user. It fails with 22 unless the status is
+    /// a success or a denial.
     fn curl(&self, args: &[String]) -> Run {
-        let curl = Curl::parse(args);
-        let to = match curl.port {
-            8080 => self.weir.http,
-            6070 => self.weir.admin,
-            10000 => self.proxy().0.ingress,
+        let mut command = Command::new("curl");
+        command.current_dir(self.folder.path());
+        command.args(["-q", "--silent", "--show-error", "--noproxy", "*", "--max-time", "60"]);
+        command.args(["--write-out", "%{stderr}status %{http_code}"]);
+        command.args(args.iter().map(|arg| self.url(arg).unwrap_or_else(|| arg.clone())));
+        let mut run = finished(command.output().expect("curl; `make test` installs it"));
+        let status = run.stderr.rsplit_once("status ");
+        let status = status.and_then(|(_, code)| code.parse::<u16>().ok());
+        if run.code == Some(0) && !matches!(status, Some(200..=299 | 429)) {
+            run.code = Some(22);
+        }
+        run
+    }
+
+    /// A URL of the page, with the address of the service here; `None` for another argument.
+    fn url(&self, arg: &str) -> Option<String> {
+        let url = arg.strip_prefix("http://").unwrap_or(arg);
+        let url = url.strip_prefix("localhost:").or_else(|| url.strip_prefix("127.0.0.1:"))?;
+        let (port, path) = url.split_once('/').unwrap_or((url, ""));
+        let to = match port {
+            "8080" => self.weir.http,
+            "6070" => self.weir.admin,
+            "10000" => self.proxy().0.ingress,
             other => panic!("no service of `make run` listens on {other}"),
         };
-        finished(curl.send(to))
+        Some(format!("http://{to}/{path}"))
     }
 
     fn python(&self, args: &[String]) -> Run {
@@ -139,9 +157,7 @@ impl Reader {
         for arg in args {
             command.arg(arg.replace("localhost:8081", &self.weir.grpc.to_string()));
         }
-        let output = command.output().expect("python starts");
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        finished(command.output().expect("python starts"))
     }
 
     fn proxy(&self) -> &(Envoy, Upstream) {
@@ -181,11 +197,10 @@ pub(super) fn program(words: &[String]) -> &str {
     words[0].rsplit('/').next().unwrap_or_default()
 }
 
-/// The result of a program that prints the body of a response.
-fn finished(response: Response) -> Run {
-    let passed = matches!(response.status, 200..=299 | 429);
-    let stderr = format!("status {}", response.status);
-    Run { code: Some(if passed { 0 } else { 22 }), stdout: response.body, stderr }
+/// The result of a program.
+fn finished(output: Output) -> Run {
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
 }
 
 /// Links what the commands of the pages read: the examples, the protocol, and folders of rules.
