@@ -98,6 +98,25 @@ fn scripts_replace_functions_that_are_forbidden() {
     assert_eq!(remaining(&weir, 2), Some(494));
 }
 
+/// A Redis without memory refuses to load the library. That passes, so it is no reason for the warning
+/// and the long pause of a refusal.
+#[test]
+fn functions_are_tried_again_after_a_passing_error() {
+    let _permit = shared();
+    let server = Server::listening(&["--maxmemory", "1", "--maxmemory-policy", "noeviction"]);
+    let url = format!("redis://{}", server.address());
+    let mut weir = over(&url, RULES).store_timeout("5s").start();
+    ready(&weir);
+    assert_eq!((remaining(&weir, 0), calls(&weir).0), (Some(500), 0), "a script replies");
+    server.client().run(&["CONFIG", "SET", "maxmemory", "0"]);
+    until("functions are used", || {
+        assert_eq!(remaining(&weir, 0), Some(500));
+        calls(&weir).0 > 0
+    });
+    let output = weir.process().output();
+    assert!(!output.contains("Redis runs no functions"), "{output}");
+}
+
 #[test]
 fn functions_can_be_off() {
     let _permit = shared();

@@ -244,7 +244,9 @@ async fn supervise_node(router: &Router, node: &RedisNode, connection: &Connecti
                     measure_clock(router, node, connection, &mut samples).await;
                     let since = Duration::from_micros(router.now().saturating_sub(asked).0);
                     let uses_scripts = node.functions().form() == CallForm::Script;
-                    if uses_scripts && since >= FUNCTIONS_INTERVAL {
+                    // A node that was loading, for example, has not refused them.
+                    let is_due = !node.functions().is_refused() || since >= FUNCTIONS_INTERVAL;
+                    if uses_scripts && is_due {
                         asked = router.now();
                         load_functions(node, connection).await;
                     }

@@ -94,14 +94,25 @@ pub(super) fn is_function_missing(error: &CallError) -> bool {
     matches!(error, CallError::Reply(text) if text.starts_with(b"ERR Function not found"))
 }
 
+/// Whether a reply refuses functions lastingly: the node has none, or the user may not use them.
+/// Other codes, such as `LOADING` or `OOM`, name a state of the node that passes.
+pub(super) fn refuses_functions(error: &CallError) -> bool {
+    match error {
+        CallError::Reply(text) => text.starts_with(b"ERR ") || text.starts_with(b"NOPERM"),
+        CallError::Unexpected => true,
+        // A connection that fails says nothing about functions.
+        CallError::NotSent | CallError::Busy | CallError::Lost => false,
+    }
+}
+
 /// What follows an error of a call. A call is sent again only after a reply that shows that it did
 /// not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextAction {
     /// Load the script, and send the call again: the node does not have it.
     LoadScript,
-    /// Load the functions, and send the call again: the node does not have them, or the user may
-    /// not call them.
+    /// Load the functions, and send the call again: the node does not have them or no `FCALL`, or
+    /// the user may not call them.
     LoadFunctions,
     /// Send each step in a separate call of its script.
     SendAlone,
@@ -158,14 +169,15 @@ impl NextAction {
             // The hash slot is moving, and the call's counters are on both nodes.
             "TRYAGAIN" if !is_alone => NextAction::SendAlone,
             "TRYAGAIN" | "LOADING" => NextAction::SendLater,
-            "OOM" => NextAction::after_refused_writes(is_alone),
+            // Inside a script too: Redis checks them before its first write.
+            "OOM" | "MISCONF" | "NOREPLICAS" => NextAction::after_refused_writes(is_alone),
             "READONLY" => NextAction::FailAndReconnect(StoreError::ErrorReply),
             "CLUSTERDOWN" => NextAction::FailAndRefresh(StoreError::ErrorReply),
             // Raised by a running script or function, which may have written before: NOPERM, for
             // example, if the user may run only some of its commands.
             _ if rest.contains("user_script:") || rest.contains("user_function:") => malformed,
             "NOPERM" if rest.contains("'fcall'") => NextAction::LoadFunctions,
-            "MISCONF" | "NOREPLICAS" => NextAction::after_refused_writes(is_alone),
+            "ERR" if names_unknown_fcall(rest) => NextAction::LoadFunctions,
             _ => NextAction::Fail(StoreError::ErrorReply),
         }
     }
@@ -176,6 +188,15 @@ impl NextAction {
     fn after_refused_writes(is_alone: bool) -> NextAction {
         if is_alone { NextAction::Fail(StoreError::ErrorReply) } else { NextAction::SendAlone }
     }
+}
+
+/// Whether an error without its code is ``unknown command 'FCALL'``, with any quotes, as from a
+/// server or a proxy without functions, or with a renamed command. The arguments of a command follow
+/// its name, so only the name is compared.
+fn names_unknown_fcall(text: &str) -> bool {
+    let name = text.strip_prefix("unknown command").unwrap_or_default();
+    let name = name.trim_start_matches([' ', '\'', '`', '"']);
+    name.get(..5).is_some_and(|name| name.eq_ignore_ascii_case("fcall"))
 }
 
 impl Redirect {
@@ -231,9 +252,19 @@ mod tests {
             (reply("NOREPLICAS Not enough good replicas"), refused.clone()),
             (
                 reply("MISCONF Redis is configured to save script: 2c, on @user_script:9."),
-                malformed.clone(),
+                refused.clone(),
             ),
+            (reply("NOREPLICAS Not enough script: 2c, on @user_script:9."), refused.clone()),
             (reply("ERR Function not found"), NextAction::LoadFunctions),
+            (
+                reply("ERR unknown command 'FCALL', with args beginning with: 'weir_0_gcra' "),
+                NextAction::LoadFunctions,
+            ),
+            (reply("ERR unknown command `fcall`"), NextAction::LoadFunctions),
+            (
+                reply("ERR unknown command 'EVALSHA', with args beginning with: 'FCALL' "),
+                refused.clone(),
+            ),
             (
                 reply("NOPERM User weir has no permissions to run the 'fcall' command"),
                 NextAction::LoadFunctions,
@@ -275,7 +306,8 @@ mod tests {
             ("MISCONF Redis is configured to save", true),
             ("NOREPLICAS Not enough good replicas", true),
             ("LOADING Redis is loading", false),
-            ("MISCONF Redis is configured to save script: 2c, on @user_script:9.", false),
+            ("MISCONF Redis is configured to save script: 2c, on @user_script:9.", true),
+            ("NOREPLICAS Not enough script: 2c, on @user_script:9.", true),
         ];
         for (text, is_sent_alone) in table {
             let action = NextAction::after(&reply(text), false);

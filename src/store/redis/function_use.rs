@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::error::CallError;
+use super::error::{CallError, refuses_functions};
 use super::script;
 
 /// How a node is asked to run steps.
@@ -24,7 +24,7 @@ pub(super) struct FunctionUse {
     state: AtomicU8,
 }
 
-/// The node was not asked yet, so scripts are called.
+/// The node has not replied yet whether it runs functions, so scripts are called.
 const UNKNOWN: u8 = 0;
 /// The node ran a function.
 const AVAILABLE: u8 = 1;
@@ -50,13 +50,23 @@ impl FunctionUse {
         self.allowed
     }
 
+    /// Whether the node refused to run functions. It then does so until an operator changes it.
+    pub(super) fn is_refused(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == REFUSED
+    }
+
     /// Records whether the node at `address` ran a function. Logs a change.
     pub(super) fn record(&self, address: &str, ran: Result<(), CallError>) {
         let state = match &ran {
             Ok(()) => AVAILABLE,
-            Err(CallError::Reply(_) | CallError::Unexpected) => REFUSED,
-            // A connection that fails says nothing about functions.
-            Err(CallError::NotSent | CallError::Busy | CallError::Lost) => return,
+            Err(error) if refuses_functions(error) => REFUSED,
+            // Another error says nothing about later calls.
+            Err(CallError::Reply(_)) => {
+                let relaxed = Ordering::Relaxed;
+                let _ = self.state.compare_exchange(AVAILABLE, UNKNOWN, relaxed, relaxed);
+                return;
+            }
+            Err(_) => return,
         };
         if self.state.swap(state, Ordering::Relaxed) == state {
             return;
@@ -80,19 +90,25 @@ mod tests {
     #[test]
     fn functions_are_used_after_the_node_ran_one() {
         let functions = FunctionUse::new(true);
-        let refused = || Err(CallError::Reply("NOPERM".into()));
+        let reply = |text: &'static str| Err(CallError::Reply(text.into()));
         let table = [
-            (Err(CallError::Lost), CallForm::Script),
-            (Ok(()), CallForm::Function),
-            (Err(CallError::Lost), CallForm::Function),
-            (refused(), CallForm::Script),
-            (Err(CallError::NotSent), CallForm::Script),
-            (Ok(()), CallForm::Function),
+            (Err(CallError::Lost), CallForm::Script, false),
+            (Ok(()), CallForm::Function, false),
+            (Err(CallError::Lost), CallForm::Function, false),
+            (reply("NOPERM no permissions"), CallForm::Script, true),
+            (Err(CallError::NotSent), CallForm::Script, true),
+            (reply("LOADING Redis is loading"), CallForm::Script, true),
+            (Ok(()), CallForm::Function, false),
+            (reply("OOM command not allowed"), CallForm::Script, false),
+            (reply("BUSY Redis is busy"), CallForm::Script, false),
+            (reply("ERR unknown command 'FCALL'"), CallForm::Script, true),
+            (Ok(()), CallForm::Function, false),
+            (Err(CallError::Unexpected), CallForm::Script, true),
         ];
         assert_eq!((functions.is_allowed(), functions.form()), (true, CallForm::Script));
-        for (ran, form) in table {
+        for (ran, form, is_refused) in table {
             functions.record("a:1", ran.clone());
-            assert_eq!(functions.form(), form, "{ran:?}");
+            assert_eq!((functions.form(), functions.is_refused()), (form, is_refused), "{ran:?}");
         }
     }
 }
