@@ -40,7 +40,7 @@ const _: () = assert!(HITS_END == INTEGER_END && SLIDING_REQUESTS_END == SLIDING
 const LAST_INSTANT: Micros = Micros((1 << 52) - 1);
 
 /// The step that decides `hits` on a counter of `limit` at `now`. Positive hits are taken, negative
-/// hits are given back, 0 is a peek. For a lease add [`Step::with_lease`].
+/// hits are given back, 0 is a peek. For a lease use [`plan_with_lease`].
 pub fn plan(limit: &Limit, hits: i64, now: Micros) -> Step {
     let now = now.min(LAST_INSTANT);
     let most = (HITS_END - 1) as i64;
@@ -66,6 +66,14 @@ pub fn plan(limit: &Limit, hits: i64, now: Micros) -> Step {
     };
     let count_denied = limit.count_denied && limit.algorithm != Algorithm::Concurrency;
     Step { now, hits, count_denied, lease: None, params }
+}
+
+/// [`plan`] under `lease`, if there is one. A release frees all slots of its lease, however many hits
+/// it has. So it may be sent again when it is unknown whether it was applied.
+pub fn plan_with_lease(limit: &Limit, hits: i64, lease: Option<Lease>, now: Micros) -> Step {
+    let releases = matches!(lease, Some(Lease::Close(_))) && limit.counts_slots();
+    let hits = if releases && hits != 0 { i64::MIN } else { hits };
+    Step { lease, ..plan(limit, hits, now) }
 }
 
 /// Applies `plan` to each tier. Nearly every limit has one tier, which needs no heap memory.

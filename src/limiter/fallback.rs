@@ -48,15 +48,14 @@ impl LocalCounters {
         now: Micros,
     ) {
         let limit = share(limit, self.instances);
-        let step = algorithm::plan(&limit, hits, now).with_lease(Lease::Close(id));
+        let step = algorithm::plan_with_lease(&limit, hits, Some(Lease::Close(id)), now);
         // An error leaves the lease open until its hold expires.
         let _ = self.store.apply_now(key, &step);
     }
 
     fn decide(&self, failed: &FailedQuery<'_>, now: Micros) -> Option<Decision> {
         let limit = share(failed.limit, self.instances);
-        let mut step = algorithm::plan(&limit, failed.hits, now);
-        step.lease = failed.lease;
+        let step = algorithm::plan_with_lease(&limit, failed.hits, failed.lease, now);
         let outcome = self.store.apply_now(failed.key, &step).ok()?;
         Some(algorithm::report(&limit, &step, &outcome))
     }

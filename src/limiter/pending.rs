@@ -170,7 +170,7 @@ impl<S: Store> Limiter<S> {
         {
             // Sent again until it arrives. Otherwise the slots would stay taken until `hold`.
             let now = pending.store_now.unwrap_or(pending.local_now);
-            let step = algorithm::plan(limit, *hits, now).with_lease(close);
+            let step = algorithm::plan_with_lease(limit, *hits, Some(close), now);
             self.backend.apply_detached(key, Mode::Exact, step);
         }
         let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.on_error);

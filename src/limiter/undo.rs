@@ -66,7 +66,7 @@ impl UndoGuard {
     ) -> UndoGuard {
         // A slot is released; a reservation is settled at no cost.
         let hits = if limit.counts_slots() { -hits } else { 0 };
-        let step = algorithm::plan(limit, hits, now).with_lease(Lease::Close(id));
+        let step = algorithm::plan_with_lease(limit, hits, Some(Lease::Close(id)), now);
         UndoGuard { armed: Some(Box::new(Undo { store, key: *key, step })) }
     }
 

@@ -32,9 +32,7 @@ impl CounterCheck<'_> {
     }
 
     fn step(&self, now: Micros) -> Step {
-        let mut step = algorithm::plan(self.limit, self.hits, now);
-        step.lease = self.lease;
-        step
+        algorithm::plan_with_lease(self.limit, self.hits, self.lease, now)
     }
 }
 

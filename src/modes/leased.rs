@@ -281,8 +281,7 @@ impl<S: Store> Pools<S> {
 
     /// Lets the store decide `hits`.
     async fn direct(&self, check: &CounterCheck<'_>, hits: i64) -> Result<Decision, StoreError> {
-        let mut step = algorithm::plan(check.limit, hits, check.store_now?);
-        step.lease = check.lease;
+        let step = algorithm::plan_with_lease(check.limit, hits, check.lease, check.store_now?);
         add(&self.counts.direct, 1);
         let outcome = self.store.apply_within(check.key, &step, check.timeout).await?;
         Ok(algorithm::report(check.limit, &step, &outcome))

@@ -129,6 +129,21 @@ fn every_algorithm_reserves_and_settles() {
     }
 }
 
+/// A release whose response is lost is sent again. It must not free a part of the lease each time.
+#[test]
+fn a_release_frees_all_slots_of_its_lease() {
+    let bench = Bench::new(LEASING, ResponseSettings::default());
+    let (id, n) = lease(&deliver(bench.send(&[(&[("others", "")], 3)]))).expect("three slots");
+    deliver(bench.send(&[(&[("others", "")], 1)]));
+    assert_eq!((n, bench.left("others")), (3, 1));
+    bench.send(&[(&[("others", ""), ("lease", &id)], 0)]);
+    assert_eq!(bench.left("others"), 1, "a peek releases nothing");
+    for _ in 0..2 {
+        bench.send(&[(&[("others", ""), ("lease", &id)], -1)]);
+        assert_eq!(bench.left("others"), 4, "the other lease has its slot");
+    }
+}
+
 #[test]
 fn one_request_has_one_lease_id() {
     let bench = Bench::new(LEASING, ResponseSettings::default());

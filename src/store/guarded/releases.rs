@@ -1,8 +1,9 @@
 //! Releases of slots that failed: they are sent again until the store has applied them.
 //!
 //! A release is sent after an acquire whose outcome is unknown, so it must not be lost with the same
-//! connection. It may be applied any number of times, because closing an unknown or closed lease
-//! changes nothing. After the lease's `hold` it is dropped: its slots have expired.
+//! connection. It may be applied any number of times, because it frees all slots of its lease, and
+//! closing an unknown or closed lease changes nothing. After the lease's `hold` it is dropped: its
+//! slots have expired.
 //!
 //! Only releases of slots are repeated. A settlement of hits that arrives late could give back hits
 //! that have left the window since.
