@@ -5,10 +5,15 @@
 //! second pass turns the complete bytes into a [`Reply`].
 //!
 //! **Invariant:** whatever bytes arrive, a reader stores at most one reply of its [`ReplyBound`] and
-//! one read of the socket, and no recursion is deeper than [`DEPTH_MAX`].
+//! one read of the socket, and no recursion is deeper than [`DEPTH_MAX`]. All readers together
+//! store no more than their budget and one read each.
 
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
+
+mod budget;
+
+use budget::BudgetShare;
 
 /// The most arrays inside each other. `CLUSTER SLOTS` has four.
 const DEPTH_MAX: usize = 8;
@@ -61,6 +66,9 @@ pub(super) enum ReplyError {
     /// More elements than the bound, announced or sent.
     #[error("Redis sent a reply of more than {0} elements")]
     TooMany(usize),
+    /// The incomplete replies of all connections fill their budget.
+    #[error("Redis sends too many large replies at once")]
+    NoRoom,
     /// More than [`DEPTH_MAX`] arrays inside each other.
     #[error("Redis sent more than {} arrays inside each other", DEPTH_MAX)]
     TooDeep,
@@ -102,6 +110,8 @@ pub(super) struct ReplyReader {
     open: SmallVec<[usize; DEPTH_MAX]>,
     /// Elements that the arrays of the current reply have announced.
     elements: usize,
+    /// The bytes of the current reply, without those of one read.
+    share: BudgetShare,
 }
 
 impl ReplyReader {
@@ -119,11 +129,13 @@ impl ReplyReader {
     /// The next reply; `None` until all its bytes have arrived.
     ///
     /// # Errors
-    /// [`ReplyError`] as soon as the bytes are no reply within `bound`.
+    /// [`ReplyError`] as soon as the bytes are no reply within `bound`, or the budget is full.
     pub(super) fn next(&mut self, bound: ReplyBound) -> Result<Option<Reply>, ReplyError> {
         if !self.frame(bound)? {
-            return Ok(None);
+            let more = self.buffer.len().saturating_sub(READ_BYTES);
+            return if self.share.grow_to(more) { Ok(None) } else { Err(ReplyError::NoRoom) };
         }
+        self.share.clear();
         let bytes = self.buffer.split_to(self.framed).freeze();
         if self.buffer.is_empty() && self.buffer.capacity() > IDLE_BYTES_MAX {
             self.buffer = BytesMut::new();

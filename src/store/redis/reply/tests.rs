@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::budget::ReplyBudget;
 use super::*;
 
 const SMALL: ReplyBound = ReplyBound { bytes: 1_000, elements: 20 };
@@ -109,6 +110,27 @@ fn the_buffer_of_a_large_reply_is_freed() {
     }
     assert!(matches!(reader.next(ReplyBound::USUAL), Ok(Some(Reply::Text(_)))));
     assert!(reader.buffer.capacity() <= IDLE_BYTES_MAX && !reader.has_bytes());
+}
+
+#[test]
+fn incomplete_replies_share_one_budget() {
+    static BUDGET: ReplyBudget = ReplyBudget::new(60_000);
+    let half = [&b"$99990\r\n"[..], &vec![b'a'; 50_000]].concat();
+    let begin = || {
+        let mut reader = ReplyReader { share: BudgetShare::of(&BUDGET), ..ReplyReader::default() };
+        reader.room().extend_from_slice(&half);
+        let result = reader.next(ReplyBound::USUAL);
+        (reader, result)
+    };
+    let (mut first, result) = begin();
+    assert_eq!(result, Ok(None));
+    assert_eq!(begin().1, Err(ReplyError::NoRoom));
+    first.room().extend_from_slice(&[&[b'a'; 49_990][..], b"\r\n"].concat());
+    assert!(matches!(first.next(ReplyBound::USUAL), Ok(Some(Reply::Text(_)))));
+    let (second, result) = begin();
+    assert_eq!(result, Ok(None), "a complete reply gives its bytes back");
+    drop(second);
+    assert_eq!(begin().1, Ok(None), "and so does a closed connection");
 }
 
 #[test]
