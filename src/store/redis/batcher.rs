@@ -298,3 +298,6 @@ impl Drop for Flusher {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,6 +32,18 @@ fn without_due_exchanges_there_are_no_calls() {
     assert_eq!(shared.calls(), 0);
 }
 
+/// A shortened interval and an exchange may schedule the same instant. Two exchanges at once would
+/// count the hits of other instances twice.
+#[test]
+fn a_counter_that_is_due_twice_is_taken_once() {
+    let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 10));
+    let synced = SyncedMode::new(shared);
+    hit(&synced, &limit, 1, START).unwrap();
+    let due = synced.shard(&KEY)[&KEY].due.expect("an exchange is scheduled");
+    synced.schedule(KEY, due);
+    assert_eq!(synced.take_due(due), [KEY]);
+}
+
 #[test]
 fn only_unapplied_counts_are_sent_again() {
     for algorithm in ALGORITHMS {
