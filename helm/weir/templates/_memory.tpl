@@ -10,23 +10,35 @@
 {{- get (.Values.settings.grpc | default dict) "max_client_memory" | default 536870912 | int64 -}}
 {{- end -}}
 
+{{/* The connections of the three HTTP listeners. The defaults are those of weir. */}}
+{{- define "weir.httpConnections" -}}
+{{- $http := get (.Values.settings.http | default dict) "max_connections" | default 1024 | int64 -}}
+{{- get (.Values.settings.admin | default dict) "max_connections" | default 64 | int64 | mul 2 | add $http -}}
+{{- end -}}
+
 {{/* Bytes: the connections of the three HTTP listeners, and 32 large requests. The defaults are those of weir. */}}
 {{- define "weir.httpMemory" -}}
 {{- $http := .Values.settings.http | default dict -}}
-{{- $admin := .Values.settings.admin | default dict -}}
-{{- $connections := get $http "max_connections" | default 1024 | int64 -}}
-{{- $connections = get $admin "max_connections" | default 64 | int64 | mul 2 | add $connections -}}
+{{- $connections := include "weir.httpConnections" . | int64 -}}
 {{- $connection := get $http "max_head_bytes" | default 32768 | int64 | mul 4 | add 65536 -}}
 {{- $large := get $http "max_body_bytes" | default 262144 | int64 | mul 2 | add 524288 -}}
 {{- add (mul $connections $connection) (mul 32 $large) -}}
 {{- end -}}
 
-{{/* Bytes: the process, 128 per counter, what clients hold, and a quarter of all that. */}}
+{{/* Bytes: the kernel's buffers of 128 KiB and 16 KiB for each connection. Half of the clients' memory has room
+     for one gRPC connection per 64 KiB. The default is that of weir. */}}
+{{- define "weir.kernelMemory" -}}
+{{- $grpc := get (.Values.settings.grpc | default dict) "max_connections" | default 16384 | int64 -}}
+{{- $grpc = min $grpc (div (include "weir.clientMemory" . | int64) 131072) -}}
+{{- mul 147456 (include "weir.httpConnections" . | int64 | add $grpc) -}}
+{{- end -}}
+
+{{/* Bytes: the process, 128 per counter, what clients hold, a quarter of all that, and the kernel's buffers. */}}
 {{- define "weir.neededMemory" -}}
 {{- $counters := include "weir.maxCounters" . | int64 -}}
 {{- $clients := add (include "weir.clientMemory" . | int64) (include "weir.httpMemory" . | int64) -}}
 {{- $sum := add 67108864 (mul $counters 128) $clients -}}
-{{- div (add (mul $sum 5) 3) 4 -}}
+{{- div (add (mul $sum 5) 3) 4 | add (include "weir.kernelMemory" . | int64) -}}
 {{- end -}}
 
 {{/* Bytes in whole MiB, rounded up. */}}
