@@ -13,7 +13,7 @@ use tokio::sync::{self, oneshot};
 use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
-use crate::rules::XdsResource;
+use crate::rules::{XdsOutcome, XdsResource};
 use crate::server::{self, Addresses, RunningServer, ServerConfig, ServerMetrics};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{GuardedStore, MemoryStore, RedisStore};
@@ -21,7 +21,7 @@ use crate::telemetry::{
     self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, TopDenied, Traces,
 };
 use crate::time::{Clock, SystemClock};
-use crate::xds::{self, XdsError};
+use crate::xds::{self, RulesByXds, XdsError};
 
 mod active_rules;
 mod admin_pages;
@@ -215,7 +215,7 @@ impl App {
         let addresses = bound.addresses()?;
         let limiter = Arc::new(limiter(&settings, clock)?);
         let (recorder, span_exporter) = recorder(&settings, budget)?;
-        let xds = xds_client(&settings, &rules, clock)?;
+        let xds = xds::start(&settings.xds, rules.clone(), clock)?;
         let xds_status = || xds.as_ref().map(|client| client.status().clone());
         let all_metrics = Arc::new(AllMetrics::new(
             limiter.clone(),
@@ -289,21 +289,14 @@ fn metrics_exporter(
     Ok(Some(telemetry::start_metrics_export(&settings.metrics, &settings.tracing, started, page)?))
 }
 
-/// The client of the server that sends rules; `None` without `rules.xds.server`.
-fn xds_client(
-    settings: &Settings,
-    rules: &Arc<ActiveRules>,
-    clock: SystemClock,
-) -> Result<Option<xds::Client>, XdsError> {
-    let rules = Arc::clone(rules);
-    let apply = move |version: &str, resources: &[xds::Resource<'_>]| {
-        let resources: Vec<XdsResource<'_>> = resources
-            .iter()
-            .map(|one| XdsResource { type_url: one.type_url, value: one.value })
-            .collect();
-        rules.apply_xds(version, &resources).reasons
-    };
-    xds::start(&settings.xds, Arc::new(apply), clock)
+impl RulesByXds for ActiveRules {
+    fn apply(&self, version: &str, resources: &[XdsResource<'_>]) -> XdsOutcome {
+        self.apply_xds(version, resources)
+    }
+
+    fn encoded(&self) -> Vec<Vec<u8>> {
+        self.xds_resources()
+    }
 }
 
 /// The limiter over the configured store. Redis may still be unreachable.

@@ -1,15 +1,15 @@
 //! The client of a server that sends rules by xDS (docs/xds.md).
 //!
 //! `session` decides what each request contains, and `backoff` when to connect again; both are pure.
-//! `client` connects and passes responses on, in a thread with its own runtime. `cache` keeps the last
-//! accepted response on disk. [`XdsStatus`] shows all of it to metrics and readiness.
+//! `client` connects and passes responses on, in a thread with its own runtime. `cache` keeps the active
+//! rules on disk. [`XdsStatus`] shows all of it to metrics and readiness.
 //!
-//! This module does not know the rules. A function of the application applies the resources of a
+//! This module does not know the rules. The application's [`RulesByXds`] applies the resources of a
 //! response, and returns the reasons against them.
 
 use std::io;
-use std::sync::Arc;
 
+use crate::rules::{XdsOutcome, XdsResource};
 use crate::tls::TlsError;
 
 mod backoff;
@@ -26,19 +26,15 @@ pub use status::{FirstRules, StreamEnd, XdsStatus};
 /// The type of the resources that weir requests.
 pub const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
 
-/// A resource of a response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resource<'a> {
-    /// The type of `value`, as the server named it.
-    pub type_url: &'a str,
-    /// The encoded message.
-    pub value: &'a [u8],
-}
+/// The active rules by xDS, which the client replaces. Its calls may block for seconds.
+pub trait RulesByXds: Send + Sync + 'static {
+    /// Applies the resources of a whole response, which has this version. Logs the reasons against
+    /// them, and bounds their length. One thread at a time calls it.
+    fn apply(&self, version: &str, resources: &[XdsResource<'_>]) -> XdsOutcome;
 
-/// Applies the resources of a whole response, which has this version. Returns the reasons against
-/// them, one line each; empty if they are accepted. It logs them, and bounds their length. It may block
-/// for seconds.
-pub type Apply = Arc<dyn Fn(&str, &[Resource<'_>]) -> Vec<String> + Send + Sync>;
+    /// The active rules, as encoded resources.
+    fn encoded(&self) -> Vec<Vec<u8>>;
+}
 
 /// Why the client cannot start.
 #[derive(Debug, thiserror::Error)]

@@ -7,27 +7,31 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::runtime::Builder;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
 use super::backoff::Backoff;
 use super::cache::Cache;
 use super::session::Session;
 use super::status::{FirstRules, XdsStatus};
-use super::{Apply, XdsError};
+use super::{RulesByXds, XdsError};
 use crate::outage_log::OutageLog;
 use crate::settings::XdsSettings;
 use crate::time::{Clock, SystemClock};
 use crate::tls::TlsError;
 
+mod cached_rules;
 mod stream;
 mod updates;
 
 use stream::{Ended, Server};
 use updates::Updates;
 
-/// Time without any rules on an open stream after which the log has a line.
-const SILENCE: Duration = Duration::from_secs(30);
+/// Time without any rules on an open stream after which the log has a line, in connect timeouts.
+const SILENT_TIMEOUTS: u32 = 3;
+
+/// Interval of reading the files of TLS again while a stream is open.
+const READ_CERTIFICATES: Duration = Duration::from_secs(60);
 
 /// The running client. It stops when this value is dropped.
 #[derive(Debug)]
@@ -44,32 +48,38 @@ impl Client {
 }
 
 /// Applies the cache, if there is one, and starts the client. `None` without `rules.xds.server`.
-/// `apply` is called by one thread at a time.
 ///
 /// # Errors
 /// Invalid files of TLS, or no thread.
 pub fn start(
     settings: &XdsSettings,
-    apply: Apply,
+    rules: Arc<dyn RulesByXds>,
     clock: SystemClock,
 ) -> Result<Option<Client>, XdsError> {
     let Some(server) = Server::new(settings, clock)? else { return Ok(None) };
     let status = Arc::new(XdsStatus::default());
-    let cache = settings.cache_file.as_ref();
-    let cache = cache.map(|path| Cache::new(path, settings.max_message_bytes));
-    let updates = Updates::new(apply, cache, status.clone(), clock);
-    updates.apply_cache();
+    server.read_certificates(&status);
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let stamps = settings.cache_file.as_ref().map(|path| {
+        let address = settings.server.as_deref().unwrap_or_default();
+        let cache = Cache::new(path, address, &settings.node_id, settings.max_message_bytes);
+        cached_rules::apply(&cache, &*rules, &status);
+        let (stamps, seen) = watch::channel(None);
+        runtime.spawn(cached_rules::keep(cache, rules.clone(), status.clone(), seen));
+        stamps
+    });
     let worker = Worker {
         server,
         session: Session::default(),
-        updates,
+        updates: Updates::new(rules, status.clone(), clock, stamps),
         status: status.clone(),
         backoff: Backoff::new(settings.backoff_initial, settings.backoff_max),
+        silence: settings.connect_timeout.saturating_mul(SILENT_TIMEOUTS),
+        is_silence_logged: false,
         log: OutageLog::default(),
         clock,
     };
     let (stop, stopped) = oneshot::channel();
-    let runtime = Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("weir-xds".into()).spawn(move || {
         runtime.block_on(async {
             tokio::select! {
@@ -98,6 +108,9 @@ struct Worker {
     updates: Updates,
     status: Arc<XdsStatus>,
     backoff: Backoff,
+    /// Time without any rules on an open stream after which the log has a line, once.
+    silence: Duration,
+    is_silence_logged: bool,
     log: OutageLog,
     clock: SystemClock,
 }
@@ -105,9 +118,8 @@ struct Worker {
 impl Worker {
     /// Runs one stream after the other, without end.
     async fn run(mut self) {
-        let mut silence_logged = false;
         loop {
-            let Ended { reason, error, delivered } = self.stream(&mut silence_logged).await;
+            let Ended { reason, error, delivered } = self.stream().await;
             self.status.ended(reason);
             if delivered {
                 self.backoff.reset();
@@ -122,25 +134,28 @@ impl Worker {
     }
 
     /// Runs one stream to its end.
-    async fn stream(&mut self, silence_logged: &mut bool) -> Ended {
-        let status = self.status.clone();
-        let Worker { server, session, updates, log, .. } = self;
+    async fn stream(&mut self) -> Ended {
+        let Worker { server, session, updates, status, silence, is_silence_logged, log, .. } = self;
+        let (server, status) = (&*server, &**status);
         let mut up = || {
             if log.up() {
                 tracing::info!("xDS server sends rules again");
             }
         };
-        let mut stream = pin!(stream::run(server, session, updates, &status, &mut up));
-        let mut silence = pin!(sleep(SILENCE));
+        let mut stream = pin!(stream::run(server, session, updates, status, &mut up));
+        let mut silence = pin!(sleep(*silence));
         loop {
             tokio::select! {
                 ended = &mut stream => return ended,
-                () = &mut silence, if !*silence_logged => {
-                    *silence_logged = true;
-                    if status.is_connected() && status.first_rules() == FirstRules::Missing {
+                // Longer than the connect timeout, so the server is connected.
+                () = &mut silence, if !*is_silence_logged => {
+                    *is_silence_logged = true;
+                    // Rules of the cache hide that the server sends none.
+                    if status.first_rules() == FirstRules::Missing || status.is_from_cache() {
                         tracing::warn!("xDS server is silent: check rules.xds.node_id");
                     }
                 }
+                () = sleep(READ_CERTIFICATES) => server.read_certificates(status),
             }
         }
     }

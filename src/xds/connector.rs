@@ -1,7 +1,9 @@
 //! Opens connections to the server: name resolution, TCP and TLS.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,9 +12,15 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tower_service::Service;
+
+use self::first_bytes::FirstBytes;
+
+mod first_bytes;
 
 /// Silence on a connection after which the operating system probes the other end. Unlike pings of
 /// HTTP/2, the probes do not reach the server's program.
@@ -33,20 +41,62 @@ pub(super) struct Connector {
     pub(super) port: u16,
     /// TLS, and the name that the server's certificate must have.
     pub(super) tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// The address of the name that is tried first. It wraps around.
+    pub(super) first_address: usize,
+    /// Timeout of all addresses.
+    pub(super) timeout: Duration,
+    /// Notified once the server has sent something, apart from the handshake of TLS.
+    pub(super) heard: Arc<Notify>,
 }
 
 impl Connector {
     async fn connect(self) -> io::Result<TokioIo<Box<dyn Connection>>> {
-        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let mut addresses: Vec<SocketAddr> =
+            lookup_host((self.host.as_str(), self.port)).await?.collect();
+        let first = self.first_address.checked_rem(addresses.len()).unwrap_or(0);
+        addresses.rotate_left(first);
+        let open = |address| self.connect_to(address);
+        let connection = first_of(&addresses, self.timeout, open).await?;
+        let connection: Box<dyn Connection> =
+            Box::new(FirstBytes::new(connection, self.heard.clone()));
+        Ok(TokioIo::new(connection))
+    }
+
+    async fn connect_to(&self, address: SocketAddr) -> io::Result<Box<dyn Connection>> {
+        let tcp = TcpStream::connect(address).await?;
         tcp.set_nodelay(true)?;
         let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL);
         SockRef::from(&tcp).set_tcp_keepalive(&probes)?;
-        let connection: Box<dyn Connection> = match self.tls {
+        let connection: Box<dyn Connection> = match &self.tls {
             None => Box::new(tcp),
-            Some((tls, name)) => Box::new(tls.connect(name, tcp).await?),
+            Some((tls, name)) => Box::new(tls.connect(name.clone(), tcp).await?),
         };
-        Ok(TokioIo::new(connection))
+        Ok(connection)
     }
+}
+
+/// The first connection that can be opened, of the addresses in their order. Each one but the last has
+/// an equal part of `limit`, so that one that does not answer leaves time for the others.
+async fn first_of<T, F: Future<Output = io::Result<T>>>(
+    addresses: &[SocketAddr],
+    limit: Duration,
+    open: impl Fn(SocketAddr) -> F,
+) -> io::Result<T> {
+    let parts = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for (index, address) in addresses.iter().enumerate() {
+        let opened = if index + 1 == addresses.len() {
+            open(*address).await
+        } else {
+            let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
+            timeout(limit / parts, open(*address)).await.unwrap_or_else(late)
+        };
+        match opened {
+            Ok(connection) => return Ok(connection),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 impl Service<Uri> for Connector {
@@ -60,5 +110,62 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, _: Uri) -> Self::Future {
         Box::pin(self.clone().connect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// The port of the first address that connects within 8 s, of addresses with the ports from 1 on.
+    /// `answers` has what each of them does; `None` is no answer.
+    async fn connected(answers: &[Option<io::Result<()>>]) -> Result<u16, io::ErrorKind> {
+        let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let addresses: Vec<SocketAddr> = (1..).map(address).take(answers.len()).collect();
+        let open = |address: SocketAddr| {
+            let answer = &answers[usize::from(address.port()) - 1];
+            async move {
+                match answer {
+                    None => pending().await,
+                    Some(Ok(())) => Ok(address.port()),
+                    Some(Err(error)) => Err(io::Error::from(error.kind())),
+                }
+            }
+        };
+        let opened = timeout(8 * SECOND, first_of(&addresses, 8 * SECOND, open));
+        opened.await.expect("an end within the limit").map_err(|error| error.kind())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_is_dead_leaves_time() {
+        let ok = || Some(Ok(()));
+        let refused = || Some(Err(io::Error::from(io::ErrorKind::ConnectionRefused)));
+        assert_eq!(connected(&[ok(), ok()]).await, Ok(1), "the order counts");
+        assert_eq!(connected(&[None, ok()]).await, Ok(2));
+        assert_eq!(connected(&[None, None, refused(), ok()]).await, Ok(4));
+        assert_eq!(
+            connected(&[None, refused()]).await,
+            Err(io::ErrorKind::ConnectionRefused),
+            "the error of the last one"
+        );
+        assert_eq!(connected(&[]).await, Err(io::ErrorKind::NotFound));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_received_bytes_count_as_an_answer() {
+        let heard = Arc::new(Notify::new());
+        let (near, mut far) = duplex(64);
+        let mut near = FirstBytes::new(near, heard.clone());
+        near.write_all(b"preface").await.unwrap();
+        let silent = timeout(SECOND, near.read_u8()).await;
+        assert!(silent.is_err());
+        assert!(timeout(SECOND, heard.notified()).await.is_err());
+        far.write_u8(7).await.unwrap();
+        assert_eq!(near.read_u8().await.unwrap(), 7);
+        assert!(timeout(SECOND, heard.notified()).await.is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! TLS to the server: the trusted authorities, and weir's certificate. Both are read for every
-//! connection, so files can be replaced while weir runs.
+//! TLS to the server: the trusted authorities, and weir's certificate. Their files can be replaced
+//! while weir runs.
 
 use std::sync::Arc;
 
@@ -17,8 +17,15 @@ use crate::tls::{
 /// The configuration of TLS connections.
 #[derive(Debug)]
 pub(super) struct Credentials {
-    files: Reloadable<ClientConfig>,
+    files: Reloadable<ClientTls>,
     server_name: ServerName<'static>,
+}
+
+/// What the files have.
+struct ClientTls {
+    config: Arc<ClientConfig>,
+    /// When weir's certificate expires, in seconds since 1970; 0 without one.
+    ends: u64,
 }
 
 impl Credentials {
@@ -49,8 +56,8 @@ impl Credentials {
         Ok(Some(Credentials { files, server_name }))
     }
 
-    /// Reads the files again. Returns the configuration of the new files, or of the last valid ones.
-    pub(super) fn connector(&self) -> (TlsConnector, ServerName<'static>) {
+    /// Reads the files again. Invalid ones change nothing.
+    pub(super) fn reload(&self) {
         match self.files.reload() {
             ReloadOutcome::Unchanged => {}
             ReloadOutcome::Reloaded(_) => {
@@ -60,11 +67,21 @@ impl Credentials {
                 tracing::error!(%error, "certificates for xDS not reloaded: old ones stay");
             }
         }
-        (TlsConnector::from(self.files.current()), self.server_name.clone())
+    }
+
+    /// The configuration of the last valid files, and the name of the server.
+    pub(super) fn connector(&self) -> (TlsConnector, ServerName<'static>) {
+        let config = Arc::clone(&self.files.current().config);
+        (TlsConnector::from(config), self.server_name.clone())
+    }
+
+    /// When weir's certificate of the last valid files expires, in seconds since 1970; 0 without one.
+    pub(super) fn certificate_ends(&self) -> u64 {
+        self.files.current().ends
     }
 }
 
-fn build(files: TrustAndIdentity, clock: SystemClock) -> Result<ClientConfig, TlsError> {
+fn build(files: TrustAndIdentity, clock: SystemClock) -> Result<ClientTls, TlsError> {
     let TrustAndIdentity { authorities, identity } = files;
     let mut roots = RootCertStore::empty();
     // Unparsable ones among the hundreds of the system are skipped.
@@ -79,6 +96,7 @@ fn build(files: TrustAndIdentity, clock: SystemClock) -> Result<ClientConfig, Tl
     {
         tracing::warn!("{warning}");
     }
+    let ends = identity.as_ref().map_or(0, |own| own.validity.ends);
     let builder = ClientConfig::builder_with_provider(crypto_provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| TlsError::new(format!("TLS to the xDS server: {error}")))?
@@ -88,7 +106,7 @@ fn build(files: TrustAndIdentity, clock: SystemClock) -> Result<ClientConfig, Tl
         Some(own) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own.key))),
     };
     config.alpn_protocols = vec![b"h2".to_vec()];
-    Ok(config)
+    Ok(ClientTls { config: Arc::new(config), ends })
 }
 
 #[cfg(test)]
@@ -98,7 +116,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn each_connection_reads_the_files_again() {
+    fn changed_files_are_used_once_they_are_valid() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let write = |name: &str, text: &str| fs::write(path(name), text).unwrap();
@@ -115,6 +133,9 @@ mod tests {
         let credentials =
             Credentials::load(&settings, "envoy-gateway", SystemClock::new()).unwrap().unwrap();
         let shown = || {
+            credentials.reload();
+            // rcgen's certificates expire in the year 4096.
+            assert!(credentials.certificate_ends() > 60_000_000_000);
             let (connector, name) = credentials.connector();
             assert_eq!(name.to_str(), "envoy-gateway");
             let own = connector.config().client_auth_cert_resolver.resolve(&[], &[]);

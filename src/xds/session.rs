@@ -4,9 +4,9 @@
 //! Each stream starts with an empty version and an empty nonce. A server that starts again may count
 //! its versions from the same number, so a version of an earlier stream means nothing.
 //!
-//! A server answers a rejection (NACK) with the same content at once. So the answer to rejected content
-//! that comes again is held, for [`HOLDS`]. A server sends no other content before it has the answer, so
-//! the holds are short.
+//! A server answers a rejection (NACK) with the same content at once. So rejected content that comes again
+//! is held, for [`HOLDS`]. Other content is never held, but after many rejections the answer to it is. A
+//! server sends no other content before it has the answer, so the holds are short.
 
 use std::time::Duration;
 
@@ -19,8 +19,8 @@ const HOLDS: [Duration; 4] = [
     Duration::from_secs(5),
 ];
 
-/// Rejections in a row after which each answer is held for the first of [`HOLDS`], also if the content
-/// differs each time.
+/// Rejections in a row after which each further one is held for the first of [`HOLDS`], also if the
+/// content differs each time.
 const REJECTIONS_WITHOUT_HOLD: u32 = 5;
 
 /// A response, without its resources.
@@ -48,10 +48,26 @@ pub(super) struct Request {
 pub(super) enum Next {
     /// Apply the resources now.
     Apply,
-    /// Apply the resources after this time, unless another response comes before.
+    /// Apply the resources after this time, unless another response comes before. If the answer to a
+    /// response before is held too, its time counts.
     Hold(Duration),
     /// Nothing changes. Send this request.
     Answer(Request),
+}
+
+/// The answer to a response that was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) request: Request,
+    /// Send the request after this time, unless another response comes before. `None`: at once.
+    pub(super) hold: Option<Duration>,
+}
+
+/// Content that was applied.
+#[derive(Clone, Copy, Debug)]
+struct Applied {
+    content: u64,
+    is_accepted: bool,
 }
 
 /// The state of a client.
@@ -61,9 +77,9 @@ pub(super) struct Session {
     accepted: Option<(String, u64)>,
     /// The response that is to be answered.
     open: Option<Response>,
-    /// The last rejected content, if nothing was accepted after it. Other streams count too.
-    rejected: Option<u64>,
-    /// How often that content has come again.
+    /// The last applied content. Other streams count too.
+    last: Option<Applied>,
+    /// How often that content has come again, if it was rejected.
     repeated: usize,
     /// Rejections since the last accepted response.
     rejections: u32,
@@ -82,42 +98,44 @@ impl Session {
         let is_active = self.accepted.as_ref().is_some_and(|(version, content)| {
             *version == response.version && *content == response.content
         });
-        if is_active && self.rejected.is_none() {
+        let rejected = self.last.filter(|last| !last.is_accepted).map(|last| last.content);
+        if is_active && rejected.is_none() {
             let (version, nonce) = (response.version, response.nonce);
             return Next::Answer(Request { version, nonce, error: None });
         }
-        let is_repeated = self.rejected == Some(response.content);
+        let is_repeated = rejected == Some(response.content);
         self.repeated = if is_repeated { self.repeated + 1 } else { 0 };
         self.open = Some(response);
         match self.repeated {
-            0 if self.rejections < REJECTIONS_WITHOUT_HOLD => Next::Apply,
-            times => {
-                let index = times.saturating_sub(1).min(HOLDS.len() - 1);
-                Next::Hold(HOLDS[index])
-            }
+            0 => Next::Apply,
+            times => Next::Hold(HOLDS[(times - 1).min(HOLDS.len() - 1)]),
         }
     }
 
-    /// Whether the response to be answered has content that was rejected before.
-    pub(super) fn is_repeated(&self) -> bool {
-        self.repeated > 0
+    /// Whether the response to be answered has other content than the one applied before it.
+    pub(super) fn is_new(&self) -> bool {
+        let content = self.open.as_ref().map(|open| open.content);
+        content != self.last.map(|last| last.content)
     }
 
     /// The resources were applied; `reasons` are those against them, none if they are accepted. Returns
     /// the answer; `None` without a response to be answered.
-    pub(super) fn applied(&mut self, reasons: &[String]) -> Option<Request> {
+    pub(super) fn applied(&mut self, reasons: &[String]) -> Option<Answer> {
         let Response { version, nonce, content } = self.open.take()?;
-        if reasons.is_empty() {
+        let is_accepted = reasons.is_empty();
+        self.last = Some(Applied { content, is_accepted });
+        if is_accepted {
             self.accepted = Some((version.clone(), content));
-            self.rejected = None;
             (self.repeated, self.rejections) = (0, 0);
-            return Some(Request { version, nonce, error: None });
+            return Some(Answer { request: Request { version, nonce, error: None }, hold: None });
         }
-        self.rejected = Some(content);
+        // Repeated content was held before it was applied.
+        let is_held = self.repeated == 0 && self.rejections >= REJECTIONS_WITHOUT_HOLD;
         self.rejections = self.rejections.saturating_add(1);
         let version = self.accepted.as_ref().map(|(version, _)| version.clone());
         let error = Some(reasons.join("\n"));
-        Some(Request { version: version.unwrap_or_default(), nonce, error })
+        let request = Request { version: version.unwrap_or_default(), nonce, error };
+        Some(Answer { request, hold: is_held.then_some(HOLDS[0]) })
     }
 }
 
@@ -137,6 +155,11 @@ mod tests {
         Request { version: version.to_owned(), nonce: nonce.to_owned(), error }
     }
 
+    /// The answer to the open response, which is accepted.
+    fn answer(session: &mut Session) -> Option<Request> {
+        session.applied(&[]).map(|answer| answer.request)
+    }
+
     /// The answers to responses of (version, content, accepted), with the nonces 1, 2, ...
     fn answers(session: &mut Session, responses: Responses<'_>) -> Vec<Request> {
         let answer = |(index, (version, content, accepted)): (usize, &(&str, u64, bool))| {
@@ -145,7 +168,7 @@ mod tests {
                 return request;
             }
             let reasons = if *accepted { Vec::new() } else { vec!["bad".to_owned()] };
-            session.applied(&reasons).expect("an answer to the response")
+            session.applied(&reasons).expect("an answer to the response").request
         };
         responses.iter().enumerate().map(answer).collect()
     }
@@ -205,35 +228,48 @@ mod tests {
                 Next::Hold(time) => time.as_secs(),
                 _ => 0,
             });
-            assert_eq!(session.is_repeated(), nonce > 0);
+            assert_eq!(session.is_new(), nonce == 0);
             session.applied(&["bad".to_owned()]);
             if nonce == 4 {
                 session.opened();
             }
         }
         assert_eq!(holds, [0, 1, 2, 4, 5, 5, 5], "also on the next stream");
-        // After many rejections other content waits too. Accepted content ends the holds.
-        assert_eq!(session.received(response("1", "8", 2)), Next::Hold(HOLDS[0]));
-        session.applied(&[]);
+        // Other content is applied at once. If it is accepted, so is the answer, and the holds end.
+        assert_eq!(session.received(response("1", "8", 2)), Next::Apply);
+        assert_eq!(session.applied(&[]).map(|answer| answer.hold), Some(None));
         assert_eq!(session.received(response("2", "9", 1)), Next::Apply);
     }
 
+    /// A server may push other content before it has an answer. Only the answer waits.
     #[test]
-    fn changing_rejected_content_is_held_after_a_while() {
+    fn only_answers_to_changing_content_are_held() {
         let mut session = Session::default();
         session.opened();
         let mut content = 0;
         let mut reject = || {
             content += 1;
-            let next = session.received(response("1", "1", content));
-            session.applied(&["bad".to_owned()]);
-            next
+            assert_eq!(session.received(response("1", "1", content)), Next::Apply);
+            session.applied(&["bad".to_owned()]).map(|answer| answer.hold)
         };
         for _ in 0..REJECTIONS_WITHOUT_HOLD {
-            assert_eq!(reject(), Next::Apply);
+            assert_eq!(reject(), Some(None));
         }
         for _ in 0..3 {
-            assert_eq!(reject(), Next::Hold(HOLDS[0]));
+            assert_eq!(reject(), Some(Some(HOLDS[0])));
+        }
+    }
+
+    #[test]
+    fn equal_content_is_not_new() {
+        let mut session = Session::default();
+        let table = [("1", 1, true), ("2", 1, false), ("2", 2, true), ("3", 1, true)];
+        for (index, (version, content, is_new)) in table.into_iter().enumerate() {
+            // Each on its own stream, where it is applied in any case.
+            session.opened();
+            assert_eq!(session.received(response(version, "1", content)), Next::Apply);
+            assert_eq!(session.is_new(), is_new, "response {index}");
+            session.applied(&[]);
         }
     }
 
@@ -244,7 +280,7 @@ mod tests {
         session.opened();
         answers(&mut session, &[("1", 1, true), ("2", 2, false)]);
         assert_eq!(session.received(response("1", "3", 1)), Next::Apply);
-        assert_eq!(session.applied(&[]), Some(request("1", "3", None)));
+        assert_eq!(answer(&mut session), Some(request("1", "3", None)));
         assert_eq!(
             session.received(response("1", "4", 1)),
             Next::Answer(request("1", "4", None)),
@@ -259,6 +295,6 @@ mod tests {
         answers(&mut session, &[("1", 1, false)]);
         assert_eq!(session.received(response("1", "2", 1)), Next::Hold(HOLDS[0]));
         assert_eq!(session.received(response("2", "3", 2)), Next::Apply);
-        assert_eq!(session.applied(&[]), Some(request("2", "3", None)));
+        assert_eq!(answer(&mut session), Some(request("2", "3", None)));
     }
 }

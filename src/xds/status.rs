@@ -1,10 +1,11 @@
 //! What the client has received so far, for metrics and readiness.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwapOption;
 
+use crate::rules::XdsOutcome;
 use crate::time::Micros;
 
 /// The state of the client. Readers may see its parts at different moments.
@@ -15,9 +16,15 @@ pub struct XdsStatus {
     first: AtomicU8,
     from_cache: AtomicBool,
     last_rejected: AtomicBool,
-    /// When the server last sent the active rules, in microseconds; 0 before that.
+    /// When the server last sent rules, in microseconds; 0 before that.
     updated: AtomicU64,
     version: ArcSwapOption<String>,
+    kept: AtomicUsize,
+    dropped: AtomicUsize,
+    /// Whether the active rules are still to be written into the cache.
+    cache_outdated: AtomicBool,
+    /// When weir's certificate expires, in seconds since the epoch; 0 without one.
+    certificate_ends: AtomicU64,
     accepted: AtomicU64,
     rejected: AtomicU64,
     nacks: AtomicU64,
@@ -61,7 +68,8 @@ impl StreamEnd {
 }
 
 impl XdsStatus {
-    /// Whether a connection to the server is open. A server that stays silent is connected.
+    /// Whether a connection to the server is open, and the server has spoken HTTP/2 on it. A server
+    /// that sends no rules is connected.
     pub fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Relaxed)
     }
@@ -75,7 +83,7 @@ impl XdsStatus {
         }
     }
 
-    /// Whether the active rules are those of the cache.
+    /// Whether the active rules are those of the cache: the server has sent none yet.
     pub fn is_from_cache(&self) -> bool {
         self.from_cache.load(Ordering::Relaxed)
     }
@@ -85,14 +93,31 @@ impl XdsStatus {
         !self.last_rejected.load(Ordering::Relaxed)
     }
 
-    /// When the server sent the last accepted rules; `None` before that.
+    /// When the server last sent rules, or confirmed the active ones; `None` before that. With rules
+    /// of the cache, when it was written.
     pub fn updated(&self) -> Option<Micros> {
         Some(Micros(self.updated.load(Ordering::Relaxed))).filter(|at| *at > Micros::ZERO)
     }
 
-    /// The version of the last accepted rules.
+    /// The version of the last applied response. Some of its parts may have been rejected.
     pub fn version(&self) -> Option<Arc<String>> {
         self.version.load_full()
+    }
+
+    /// Parts of the last response with errors: those that keep an older version, and those that are
+    /// left out.
+    pub fn faulty_parts(&self) -> (usize, usize) {
+        (self.kept.load(Ordering::Relaxed), self.dropped.load(Ordering::Relaxed))
+    }
+
+    /// Whether the cache has the active rules, or there is no cache.
+    pub fn is_cache_current(&self) -> bool {
+        !self.cache_outdated.load(Ordering::Relaxed)
+    }
+
+    /// When weir's certificate expires, in seconds since the epoch; 0 without one.
+    pub fn certificate_ends(&self) -> u64 {
+        self.certificate_ends.load(Ordering::Relaxed)
     }
 
     /// Accepted and rejected updates. Content that comes again is not counted.
@@ -114,27 +139,55 @@ impl XdsStatus {
         self.connected.store(connected, Ordering::Relaxed);
     }
 
-    /// The cache, which was written at `written`, was applied. It is not `whole` if parts of it do not
-    /// fit to the rule files any more.
-    pub(super) fn cache_applied(&self, version: &str, written: Micros, whole: bool) {
+    pub(super) fn set_cache_current(&self, current: bool) {
+        self.cache_outdated.store(!current, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_certificate_ends(&self, seconds: u64) {
+        self.certificate_ends.store(seconds, Ordering::Relaxed);
+    }
+
+    /// The cache, which was written at `written`, was applied. Some of its parts may not fit to the rule
+    /// files any more.
+    pub(super) fn cache_applied(&self, version: &str, outcome: &XdsOutcome, written: Micros) {
         self.from_cache.store(true, Ordering::Relaxed);
-        self.set_version(version, written, if whole { 2 } else { 1 });
+        self.set_version(version, written);
+        self.set_parts(outcome);
+        self.first.store(if outcome.reasons.is_empty() { 2 } else { 1 }, Ordering::Release);
     }
 
-    /// The server sent the rules that are now active.
-    pub(super) fn accepted(&self, version: &str, is_new: bool, now: Micros) {
-        self.accepted.fetch_add(u64::from(is_new), Ordering::Relaxed);
+    /// A response was applied, at least in part. `is_new` means that its content differs from that of
+    /// the response before.
+    pub(super) fn applied(&self, version: &str, outcome: &XdsOutcome, is_new: bool, now: Micros) {
+        self.set_parts(outcome);
+        if outcome.reasons.is_empty() {
+            self.accepted.fetch_add(u64::from(is_new), Ordering::Relaxed);
+            self.last_rejected.store(false, Ordering::Relaxed);
+            self.confirmed(version, now);
+            self.first.store(2, Ordering::Release);
+        } else {
+            self.confirmed(version, now);
+            self.rejected(is_new);
+        }
+    }
+
+    /// The server sent the active rules again.
+    pub(super) fn confirmed(&self, version: &str, now: Micros) {
         self.from_cache.store(false, Ordering::Relaxed);
-        self.last_rejected.store(false, Ordering::Relaxed);
-        self.set_version(version, now, 2);
+        self.set_version(version, now);
     }
 
+    /// A response was rejected. Nothing of it is active, unless it was [`XdsStatus::applied`].
     pub(super) fn rejected(&self, is_new: bool) {
         self.rejected.fetch_add(u64::from(is_new), Ordering::Relaxed);
-        self.nacks.fetch_add(1, Ordering::Relaxed);
         self.last_rejected.store(true, Ordering::Relaxed);
         // Rules that were accepted before stay.
         let _ = self.first.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// A rejection is about to be sent.
+    pub(super) fn nack_sent(&self) {
+        self.nacks.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn ended(&self, end: StreamEnd) {
@@ -142,10 +195,14 @@ impl XdsStatus {
         self.ends[end as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn set_version(&self, version: &str, at: Micros, first: u8) {
+    fn set_version(&self, version: &str, at: Micros) {
         self.version.store(Some(Arc::new(version.to_owned())));
         self.updated.store(at.0, Ordering::Relaxed);
-        self.first.store(first, Ordering::Release);
+    }
+
+    fn set_parts(&self, outcome: &XdsOutcome) {
+        self.kept.store(outcome.kept, Ordering::Relaxed);
+        self.dropped.store(outcome.dropped, Ordering::Relaxed);
     }
 }
 
@@ -153,37 +210,66 @@ impl XdsStatus {
 mod tests {
     use super::*;
 
+    fn accepted() -> XdsOutcome {
+        XdsOutcome { reasons: Vec::new(), kept: 0, dropped: 0 }
+    }
+
+    fn rejected() -> XdsOutcome {
+        XdsOutcome { reasons: vec!["bad".to_owned()], kept: 2, dropped: 1 }
+    }
+
+    fn version(status: &XdsStatus) -> String {
+        status.version().map(|version| version.to_string()).unwrap_or_default()
+    }
+
     #[test]
     fn first_rules_are_missing_then_rejected_or_accepted() {
-        let status = XdsStatus::default();
+        let (status, now) = (XdsStatus::default(), Micros::SECOND);
         assert_eq!(status.first_rules(), FirstRules::Missing);
         assert_eq!((status.updated(), status.version()), (None, None));
         assert!(status.is_last_accepted());
         status.rejected(true);
-        status.rejected(false);
+        assert_eq!((status.updated(), status.version()), (None, None), "nothing was applied");
+        status.applied("1", &rejected(), true, now);
+        status.applied("1", &rejected(), false, now);
         assert_eq!(status.first_rules(), FirstRules::Rejected);
         assert!(!status.is_last_accepted());
-        status.accepted("1", true, Micros::SECOND);
+        status.applied("2", &accepted(), true, now);
+        status.applied("3", &accepted(), false, now);
         assert_eq!(status.first_rules(), FirstRules::Accepted);
-        status.rejected(true);
+        status.applied("4", &rejected(), true, now);
         assert_eq!(status.first_rules(), FirstRules::Accepted, "the rules stay");
-        assert_eq!((status.updates(), status.nacks()), ((1, 2), 3));
-        assert_eq!(status.version().as_deref().map(String::as_str), Some("1"));
+        assert_eq!(status.updates(), (1, 3));
+    }
+
+    /// The valid parts of a rejected response are active.
+    #[test]
+    fn a_rejected_response_has_a_version_and_parts() {
+        let status = XdsStatus::default();
+        status.applied("1", &accepted(), true, Micros::from_secs(1));
+        assert_eq!(status.faulty_parts(), (0, 0));
+        status.applied("2", &rejected(), true, Micros::from_secs(2));
+        assert_eq!(version(&status), "2");
+        assert_eq!(status.updated(), Some(Micros::from_secs(2)));
+        assert_eq!(status.faulty_parts(), (2, 1));
+        status.applied("3", &accepted(), true, Micros::from_secs(3));
+        assert_eq!(status.faulty_parts(), (0, 0));
     }
 
     #[test]
     fn the_cache_counts_until_the_server_has_sent_rules() {
-        let status = XdsStatus::default();
-        status.cache_applied("7", Micros::SECOND, false);
-        assert_eq!(status.first_rules(), FirstRules::Rejected);
-        status.cache_applied("7", Micros::SECOND, true);
-        assert_eq!(status.first_rules(), FirstRules::Accepted);
-        assert!(status.is_from_cache());
-        assert_eq!(status.updated(), Some(Micros::SECOND));
-        status.rejected(true);
-        assert!(status.is_from_cache());
-        status.accepted("1", true, Micros::from_secs(2));
-        assert!(!status.is_from_cache());
+        for outcome in [accepted(), rejected()] {
+            let status = XdsStatus::default();
+            status.cache_applied("7", &rejected(), Micros::SECOND);
+            assert_eq!(status.first_rules(), FirstRules::Rejected);
+            status.cache_applied("7", &accepted(), Micros::SECOND);
+            assert_eq!(status.first_rules(), FirstRules::Accepted);
+            assert_eq!((status.updated(), version(&status)), (Some(Micros::SECOND), "7".into()));
+            status.rejected(true);
+            assert!(status.is_from_cache(), "nothing was applied");
+            status.applied("1", &outcome, true, Micros::from_secs(2));
+            assert!(!status.is_from_cache());
+        }
     }
 
     #[test]

@@ -6,11 +6,11 @@ use crate::support::ads::{Ads, NODE, TYPE_URL, limited, named_rules, rules};
 use crate::support::http::get;
 use crate::support::rls::{Client, costing, descriptor, request};
 use crate::support::wait::until;
-use crate::support::weir::cli::run;
 use crate::support::weir::{Setup, Weir, write};
 
 mod ai_gateway;
 mod answers;
+mod cache;
 mod envoy_gateway;
 mod faults;
 mod gateway_routes;
@@ -112,12 +112,23 @@ fn rules_follow_a_restarted_server() {
 fn a_silent_server_shows_in_readiness_and_metrics() {
     let ads = Ads::start();
     ads.set("1", one_limit(5));
-    let weir = of(&ads).env("WEIR__RULES__XDS__NODE_ID", "unknown").start();
+    let mut weir = of(&ads)
+        .env("WEIR__RULES__XDS__NODE_ID", "unknown")
+        .env("WEIR__RULES__XDS__CONNECT_TIMEOUT", "1s")
+        .start();
     assert_eq!(ads.next_request().request.node.expect("a node").id, "unknown");
     until("the connection is open", || weir.metric("weir_xds_connected", &[]) == 1);
     assert!(!is_ready(&weir));
     assert_eq!(get(weir.http, "/livez").status, 200);
     assert_eq!(weir.metric("weir_xds_updates_total", &[]), 0);
+    wait_for_silence(&mut weir);
+}
+
+/// The line comes after three connect timeouts.
+fn wait_for_silence(weir: &mut Weir) {
+    weir.process().wait_for("that the server is silent", |line| {
+        line.contains("xDS server is silent").then_some(())
+    });
 }
 
 #[test]
@@ -138,60 +149,6 @@ fn readiness_waits_for_the_first_rules() {
     until("ready with a domain", || is_ready(&weir));
     ads.set("3", Vec::new());
     until("not ready without domains again", || !is_ready(&weir));
-}
-
-#[test]
-fn the_cache_serves_until_the_server_answers() {
-    let folder = tempfile::TempDir::new().expect("a temporary folder");
-    let cache = folder.path().join("rules");
-    let cached = |ads: &Ads| of(ads).env("WEIR__RULES__XDS__CACHE_FILE", &cache.to_string_lossy());
-    let ads = Ads::start();
-    ads.set("7", one_limit(5));
-    let weir = cached(&ads).start();
-    // The file is written before the answer.
-    assert!(ads.answer().error_detail.is_none());
-    drop(weir);
-    let address = ads.address;
-    drop(ads);
-
-    let weir = setup(&address.to_string())
-        .env("WEIR__RULES__XDS__CACHE_FILE", &cache.to_string_lossy())
-        .start();
-    let client = weir.client();
-    assert_eq!(limit(&client, "k"), 5, "active from the start");
-    assert!(is_ready(&weir));
-    assert_eq!(weir.metric("weir_xds_rules_from_cache", &[]), 1);
-    assert_eq!(weir.metric("weir_xds_version_info", &[r#"version="7""#]), 1);
-    let ads = Ads::again_at(address);
-    ads.set("1", one_limit(6));
-    until_limit(&client, 6);
-    until("the cache is replaced", || weir.metric("weir_xds_rules_from_cache", &[]) == 0);
-    drop((weir, ads));
-
-    // A damaged cache is no cache.
-    write(&cache, "weir-xds-cache 1 0 0\n");
-    let ads = Ads::start();
-    let mut weir = cached(&ads).start();
-    weir.process().wait_for("the damage", |line| line.contains("xDS cache not read").then_some(()));
-    assert!(!is_ready(&weir));
-}
-
-#[test]
-fn commands_read_the_cache() {
-    let folder = tempfile::TempDir::new().expect("a temporary folder");
-    let cache = folder.path().join("cache");
-    let ads = Ads::start();
-    ads.set("7", one_limit(5));
-    let _weir = of(&ads).env("WEIR__RULES__XDS__CACHE_FILE", &cache.to_string_lossy()).start();
-    until("the cache is written", || cache.exists());
-    write(&folder.path().join("f.yaml"), "domain: f\n");
-    let explain = ["explain", "--rules", "f.yaml", "--xds", "cache", "--domain", "a", "k=x"];
-    let shown = run(folder.path(), &explain);
-    assert!(shown.stdout.contains("xds:a version 7"), "{shown:?}");
-    let checked = run(folder.path(), &["check", "f.yaml", "--xds", "cache"]);
-    assert!(checked.stdout.starts_with("ok: 1 rule in 2 files"), "{checked:?}");
-    let checked = run(folder.path(), &["check", "f.yaml", "--xds", "f.yaml"]);
-    assert!(checked.stderr.contains("f.yaml: it is not a cache of weir"), "{checked:?}");
 }
 
 /// Rules of files are no substitute for those of the server.
@@ -229,6 +186,31 @@ fn a_server_adds_to_rule_files() {
     ads.set("2", Vec::new());
     until_limit(&client, 0);
     assert_eq!(client.remaining("f", &[("k", "x")]), 3);
+}
+
+/// Neither of both undoes the other.
+#[test]
+fn reloads_and_responses_happen_at_once() {
+    let ads = Ads::start();
+    let file = |limit: u32| {
+        let limit = format!("{{ unit: hour, requests_per_unit: {limit} }}");
+        format!("domain: f\ndescriptors: [{{ key: k, rate_limit: {limit} }}]\n")
+    };
+    let setup = Weir::setup().rules("f.yaml", &file(1));
+    let mut weir = setup
+        .env("WEIR__RULES__XDS__SERVER", &ads.address.to_string())
+        .env("WEIR__RULES__XDS__NODE_ID", NODE)
+        .start();
+    let client = weir.client();
+    let path = weir.rules_folder().join("f.yaml");
+    for round in 2..=20 {
+        write(&path, &file(round));
+        ads.set(&round.to_string(), one_limit(round));
+        weir.process().signal("HUP");
+        until_limit(&client, round);
+        until("the file is active", || client.remaining("f", &[("k", "x")]) == round);
+        assert_eq!(limit(&client, "k"), round);
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ use tonic::{Response, Status, Streaming};
 use super::certificates::Certificates;
 use super::wait::TIMEOUT;
 
-pub(crate) use config::{RateLimitDescriptor, RateLimitPolicy};
+pub(crate) use config::{RateLimitDescriptor, RateLimitPolicy, RateLimitReplace};
 pub(crate) use discovery::{DiscoveryRequest, DiscoveryResponse};
 
 /// The node of Envoy Gateway, which gets rules. Others get nothing, as from Envoy Gateway.
@@ -62,6 +62,8 @@ struct Service {
     end: watch::Sender<Option<Status>>,
     /// Whether rejected content is sent again at once.
     resends: bool,
+    /// Whether the next response does not wait for the answer to the one before.
+    pushes: bool,
     streams: Arc<Mutex<usize>>,
     seen: Sender<Seen>,
 }
@@ -83,13 +85,29 @@ impl Ads {
         Ads::start_at(listener(), None, (Service { resends: true, ..service }, requests))
     }
 
+    /// A server that does not wait for answers.
+    pub(crate) fn pushing() -> Ads {
+        let (service, requests) = Service::new(NODE);
+        Ads::start_at(listener(), None, (Service { pushes: true, ..service }, requests))
+    }
+
     /// A server with TLS that requires client certificates.
     pub(crate) fn with_tls(certificates: &Certificates) -> Ads {
+        Ads::with_tls_at(listener(), certificates)
+    }
+
+    /// A server with TLS at the address of one that has stopped.
+    pub(crate) fn again_with_tls(address: SocketAddr, certificates: &Certificates) -> Ads {
+        let listener = TcpListener::bind(address).expect("the port is free again");
+        Ads::with_tls_at(listener, certificates)
+    }
+
+    fn with_tls_at(listener: TcpListener, certificates: &Certificates) -> Ads {
         let read = |name: &str| std::fs::read(certificates.path(name)).expect("a file");
         let tls = ServerTlsConfig::new()
             .identity(Identity::from_pem(read("server.crt"), read("server.key")))
             .client_ca_root(Certificate::from_pem(read("ca.crt")));
-        Ads::start_at(listener(), Some(tls), Service::new(NODE))
+        Ads::start_at(listener, Some(tls), Service::new(NODE))
     }
 
     /// A server in plain text at the address of one that has stopped.
@@ -222,6 +240,7 @@ impl Service {
             snapshot: watch::Sender::new(None),
             end: watch::Sender::new(None),
             resends: false,
+            pushes: false,
             streams: Arc::default(),
             seen,
         };
@@ -259,7 +278,7 @@ impl Service {
                         }
                     }
                 }
-                changed = snapshots.changed(), if may_send => {
+                changed = snapshots.changed(), if may_send || self.pushes => {
                     if changed.is_err() {
                         return;
                     }

@@ -44,7 +44,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "bounded_file atomic_count tls time limit descriptor lease_rollback decision settings \
          telemetry proto",
     ),
-    ("xds", "bounded_file escape outage_log tls time settings proto"),
+    ("xds", "bounded_file escape outage_log tls time rules settings proto"),
     (
         "app",
         "bounded_file escape time limit descriptor key store decision rules modes limiter \

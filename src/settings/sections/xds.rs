@@ -29,16 +29,17 @@ section! {
         /// Connect by TLS.
         tls: bool = "false", switch();
         /// Certificates of authorities to trust besides those of the system, PEM. weir reads the
-        /// file for every new connection.
+        /// file again each minute and for every new connection.
         tls_ca: Option<PathBuf> = "", optional(file());
         /// Certificate chain of the client, PEM, for servers that require one. weir reads the file
-        /// for every new connection.
+        /// again each minute and for every new connection.
         tls_cert: Option<PathBuf> = "", optional(file());
         /// Private key of `tls_cert`, PEM: PKCS#8, PKCS#1 or SEC1.
         tls_key: Option<PathBuf> = "", optional(file());
         /// Name that the server's certificate must have. Empty: the host of `rules.xds.server`.
         tls_server_name: Option<String> = "", optional(text());
-        /// Timeout of a connection attempt, with name resolution and TLS.
+        /// Timeout of a connection attempt, with name resolution, TLS and the server's first bytes.
+        /// If the name has several addresses, each has an equal part.
         connect_timeout: Duration = "10s", positive_duration();
         // Servers in Go close a connection with more than two pings in five minutes.
         /// Interval of the HTTP/2 pings that detect a server that hangs. `off`: no pings. Servers may
@@ -55,8 +56,8 @@ section! {
         /// response over this bound is rejected, and the active rules stay. A limit takes about 4 KiB
         /// of memory.
         max_limits: usize = "200000", number(1..=10_000_000);
-        /// File to which weir writes each accepted response. After a start, its rules are active until
-        /// the server has sent some. Its folder must exist. Empty: no file.
+        /// File to which weir writes the active rules of the server. After a start, its rules are
+        /// active until the server has sent some. Its folder must exist. Empty: no file.
         cache_file: Option<PathBuf> = "", optional(file());
     }
 }

@@ -1,14 +1,16 @@
 //! One stream: connects to the server, and answers its responses until one side ends it.
 
 use std::future::pending;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
-use tokio::sync::mpsc;
-use tokio::time::{Sleep, sleep, timeout};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Sleep, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::metadata::MetadataMap;
@@ -27,7 +29,7 @@ use crate::tls::TlsError;
 use crate::xds::TYPE_URL;
 use crate::xds::connector::Connector;
 use crate::xds::credentials::Credentials;
-use crate::xds::session::{Next, Request, Session};
+use crate::xds::session::{Answer, Next, Request, Session};
 use crate::xds::status::{StreamEnd, XdsStatus};
 
 /// Longest wait for the reply to a ping. Shorter intervals of pings shorten it.
@@ -46,6 +48,8 @@ pub(super) struct Server {
     headers: HeaderMap,
     connect_timeout: Duration,
     message_bytes_max: usize,
+    /// Attempts without a response. The one after each starts with another address.
+    failed_attempts: AtomicUsize,
 }
 
 /// The end of a stream.
@@ -95,18 +99,38 @@ impl Server {
             headers: headers(settings)?,
             connect_timeout: settings.connect_timeout,
             message_bytes_max: settings.max_message_bytes,
+            failed_attempts: AtomicUsize::new(0),
         }))
     }
 
-    async fn connect(&self) -> Result<Channel, String> {
-        let tls = self.credentials.as_ref().map(Credentials::connector);
-        let connector = Connector { host: self.host.clone(), port: self.port, tls };
-        let connected = self.endpoint.connect_with_connector(connector);
-        match timeout(self.connect_timeout, connected).await {
-            Ok(Ok(channel)) => Ok(channel),
-            Ok(Err(error)) => Err(cause(&error)),
-            Err(_) => Err(format!("no connection within {:?}", self.connect_timeout)),
+    /// Reads the files of TLS again, and records when weir's certificate expires.
+    pub(super) fn read_certificates(&self, status: &XdsStatus) {
+        if let Some(credentials) = &self.credentials {
+            credentials.reload();
+            status.set_certificate_ends(credentials.certificate_ends());
         }
+    }
+
+    /// Opens a connection, which notifies `heard` once the server has sent something.
+    async fn connect(&self, heard: &Arc<Notify>) -> Result<Channel, String> {
+        let connector = Connector {
+            host: self.host.clone(),
+            port: self.port,
+            tls: self.credentials.as_ref().map(Credentials::connector),
+            first_address: self.failed_attempts.load(Ordering::Relaxed),
+            timeout: self.connect_timeout,
+            heard: heard.clone(),
+        };
+        let connected = self.endpoint.connect_with_connector(connector).await;
+        connected.map_err(|error| cause(&error))
+    }
+
+    /// The end of an attempt or of a stream.
+    fn ended(&self, reason: StreamEnd, error: String, delivered: bool) -> Ended {
+        if !delivered {
+            self.failed_attempts.fetch_add(1, Ordering::Relaxed);
+        }
+        Ended { reason, error: one_line(&error).into_owned(), delivered }
     }
 
     /// The message of a request.
@@ -152,48 +176,81 @@ pub(super) async fn run(
     status: &XdsStatus,
     on_response: &mut dyn FnMut(),
 ) -> Ended {
-    let channel = match server.connect().await {
-        Ok(channel) => channel,
-        Err(error) => {
-            let error = one_line(&error).into_owned();
-            return Ended { reason: StreamEnd::Unreachable, error, delivered: false };
-        }
+    let mut deadline = pin!(sleep(server.connect_timeout));
+    let heard = Arc::new(Notify::new());
+    server.read_certificates(status);
+    let connected = tokio::select! {
+        connected = server.connect(&heard) => connected,
+        () = &mut deadline => Err(format!("no connection within {:?}", server.connect_timeout)),
     };
-    status.set_connected(true);
+    let channel = match connected {
+        Ok(channel) => channel,
+        Err(error) => return server.ended(StreamEnd::Unreachable, error, false),
+    };
     let mut delivered = false;
     let mut on_response = || {
         delivered = true;
         on_response();
     };
-    let served = serve(server, channel, session, updates, &mut on_response).await;
+    // A process that hangs accepts connections too. The first bytes of HTTP/2 come at once.
+    let silent = async {
+        tokio::select! {
+            biased;
+            () = heard.notified() => {
+                status.set_connected(true);
+                pending().await
+            }
+            () = &mut deadline => {}
+        }
+    };
+    let served = tokio::select! {
+        served = serve(server, channel, session, updates, status, &mut on_response) => served,
+        () = silent => {
+            let error = format!("the server sent nothing within {:?}", server.connect_timeout);
+            return server.ended(StreamEnd::Unreachable, error, false);
+        }
+    };
     let (reason, error) = match served {
         Ok(()) => (StreamEnd::Closed, "the server ended the stream".to_owned()),
         Err(status) => (StreamEnd::Failed, failure(&status)),
     };
-    Ended { reason, error, delivered }
+    server.ended(reason, error, delivered)
 }
 
-/// The reason of a failed stream, on one line.
+/// The reason of a failed stream.
 fn failure(status: &Status) -> String {
     // A status of the server has no source. The others report a broken connection.
     let text = match std::error::Error::source(status) {
         Some(source) => cause(source),
         None => format!("{:?}: {}", status.code(), status.message()),
     };
-    let shortened: String = text.chars().take(500).collect();
-    one_line(&shortened).into_owned()
+    text.chars().take(500).collect()
 }
 
-/// A response whose answer is held.
+/// What follows a response.
+enum Step {
+    Apply(DiscoveryResponse),
+    Send(Request),
+}
+
+/// A step that is held.
 struct Held {
-    response: DiscoveryResponse,
-    time: Pin<Box<Sleep>>,
+    step: Step,
+    end: Pin<Box<Sleep>>,
+}
+
+impl Held {
+    /// Holds a step for this time, or until `end`. A newer response does not start a hold again, so
+    /// that a server that sends often gets answers too.
+    fn new(step: Step, time: Duration, end: Option<Pin<Box<Sleep>>>) -> Held {
+        Held { step, end: end.unwrap_or_else(|| Box::pin(sleep(time))) }
+    }
 }
 
 /// Waits for the end of a hold; for ever without one.
 async fn end_of(held: &mut Option<Held>) {
     match held {
-        Some(held) => held.time.as_mut().await,
+        Some(held) => held.end.as_mut().await,
         None => pending().await,
     }
 }
@@ -204,6 +261,7 @@ async fn serve(
     channel: Channel,
     session: &mut Session,
     updates: &mut Updates,
+    status: &XdsStatus,
     on_response: &mut dyn FnMut(),
 ) -> tonic::Result<()> {
     let (requests, outgoing) = mpsc::channel(1);
@@ -221,33 +279,45 @@ async fn serve(
             received = responses.message() => Some(received?),
             () = end_of(&mut held) => None,
         };
-        let (next, response) = match received {
+        let before = held.take();
+        let (step, end) = match received {
             Some(None) => return Ok(()),
             Some(Some(response)) => {
                 on_response();
-                held = None;
-                (session.received(summary(&response)), response)
+                let end = before.map(|held| held.end);
+                match session.received(summary(&response)) {
+                    Next::Apply => (Step::Apply(response), end),
+                    Next::Answer(request) => {
+                        updates.confirmed(&response);
+                        (Step::Send(request), end)
+                    }
+                    Next::Hold(time) => {
+                        held = Some(Held::new(Step::Apply(response), time, end));
+                        continue;
+                    }
+                }
             }
-            None => match held.take() {
-                Some(held) => (Next::Apply, held.response),
+            None => match before {
+                Some(held) => (held.step, None),
                 None => continue,
             },
         };
-        let answer = match next {
-            Next::Hold(time) => {
-                held = Some(Held { response, time: Box::pin(sleep(time)) });
-                continue;
-            }
-            Next::Answer(request) => {
-                updates.confirmed(&response);
-                Some(request)
-            }
-            Next::Apply => updates.apply(response, session).await,
+        let request = match step {
+            Step::Send(request) => request,
+            Step::Apply(response) => match updates.apply(response, session).await {
+                None => continue,
+                Some(Answer { request, hold: None }) => request,
+                Some(Answer { request, hold: Some(time) }) => {
+                    held = Some(Held::new(Step::Send(request), time, end));
+                    continue;
+                }
+            },
         };
-        if let Some(answer) = answer {
-            // An error means that the stream has ended. The next read returns the reason.
-            let _ = requests.send(server.request(answer)).await;
+        if request.error.is_some() {
+            status.nack_sent();
         }
+        // An error means that the stream has ended. The next read returns the reason.
+        let _ = requests.send(server.request(request)).await;
     }
 }
 

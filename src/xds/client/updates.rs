@@ -1,65 +1,50 @@
-//! Updates: applies responses and the cache, records the result, and keeps accepted responses.
+//! Updates: applies responses and records the result.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io;
 use std::sync::Arc;
 
-use prost::Message;
+use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use crate::proto::xds::envoy::service::discovery::v3::DiscoveryResponse;
+use crate::rules::{XdsOutcome, XdsResource};
 use crate::time::{Clock, Micros, SystemClock};
-use crate::xds::cache::Cache;
-use crate::xds::session::{Request, Response, Session};
+use crate::xds::RulesByXds;
+use crate::xds::session::{Answer, Response, Session};
 use crate::xds::status::XdsStatus;
-use crate::xds::{Apply, Resource};
 
 /// Shortest time between two log lines about accepted updates.
 const PAUSE: Micros = Micros::SECOND;
 
+/// The last applied response.
+#[derive(Clone, Debug)]
+pub(super) struct Stamp {
+    pub(super) version: String,
+    /// When the server sent it.
+    pub(super) at: Micros,
+    /// Whether all of it was accepted.
+    pub(super) is_accepted: bool,
+}
+
 /// Applies updates, one at a time.
 pub(super) struct Updates {
-    apply: Apply,
-    cache: Option<Cache>,
-    /// Whether the last write of the cache failed.
-    is_cache_failing: bool,
+    rules: Arc<dyn RulesByXds>,
     status: Arc<XdsStatus>,
     clock: SystemClock,
+    /// Gets a stamp whenever other rules become active; `None` without a cache.
+    stamps: Option<watch::Sender<Option<Stamp>>>,
     /// When the log last had a line about an accepted update.
     logged: Micros,
 }
 
 impl Updates {
     pub(super) fn new(
-        apply: Apply,
-        cache: Option<Cache>,
+        rules: Arc<dyn RulesByXds>,
         status: Arc<XdsStatus>,
         clock: SystemClock,
+        stamps: Option<watch::Sender<Option<Stamp>>>,
     ) -> Updates {
-        let (is_cache_failing, logged) = (false, Micros::ZERO);
-        Updates { apply, cache, is_cache_failing, status, clock, logged }
-    }
-
-    /// Applies the response in the cache, if there is one. Blocks.
-    pub(super) fn apply_cache(&self) {
-        let Some(cache) = &self.cache else { return };
-        let path = cache.path().display();
-        let decoded = cache.read().and_then(|found| {
-            let Some((bytes, written)) = found else { return Ok(None) };
-            let response = DiscoveryResponse::decode(&*bytes).map_err(io::Error::other)?;
-            Ok(Some((response, written)))
-        });
-        match decoded {
-            Ok(None) => {}
-            Ok(Some((response, written))) => {
-                let reasons = applied(&self.apply, &response);
-                let version = response.version_info.as_str();
-                self.status.cache_applied(version, written, reasons.is_empty());
-                let rejected = reasons.len();
-                tracing::info!(version, %path, rejected, "rules of the xDS cache are active");
-            }
-            Err(error) => tracing::error!(%path, %error, "xDS cache not read"),
-        }
+        Updates { rules, status, clock, stamps, logged: Micros::ZERO }
     }
 
     /// Applies a response, and returns the answer to it.
@@ -67,55 +52,40 @@ impl Updates {
         &mut self,
         response: DiscoveryResponse,
         session: &mut Session,
-    ) -> Option<Request> {
-        let (apply, cache, now) = (self.apply.clone(), self.cache.clone(), self.clock.now());
+    ) -> Option<Answer> {
+        let (rules, now, is_new) = (self.rules.clone(), self.clock.now(), session.is_new());
         let (version, resources) = (response.version_info.clone(), response.resources.len());
         // A set of many rules takes seconds. The connection must reply to pings meanwhile.
-        let work = spawn_blocking(move || {
-            let reasons = applied(&apply, &response);
-            let cache = cache.filter(|_| reasons.is_empty());
-            let written = cache.map(|cache| cache.write(&response.encode_to_vec(), now));
-            (reasons, written)
-        });
-        let (reasons, written) = work.await.unwrap_or_else(|error| {
+        let work = spawn_blocking(move || applied(&*rules, &response));
+        let reasons = match work.await {
+            Ok(outcome) => {
+                self.status.applied(&version, &outcome, is_new, now);
+                if let (Some(stamps), true) = (&self.stamps, is_new) {
+                    self.status.set_cache_current(false);
+                    let (version, is_accepted) = (version.clone(), outcome.reasons.is_empty());
+                    stamps.send_replace(Some(Stamp { version, at: now, is_accepted }));
+                }
+                outcome.reasons
+            }
             // A panic in the work is a defect, and its place was logged.
-            (vec![format!("the rules could not be applied: {error}")], None)
-        });
-        if let Some(written) = written {
-            self.log_cache(written);
-        }
-        let is_new = !session.is_repeated();
-        if !reasons.is_empty() {
-            self.status.rejected(is_new);
-            if is_new {
-                let reasons = reasons.len();
-                tracing::error!(version, reasons, "rules by xDS rejected: valid parts are active");
+            Err(error) => {
+                self.status.rejected(is_new);
+                vec![format!("the rules could not be applied: {error}")]
             }
-        } else {
-            self.status.accepted(&version, true, now);
-            if now >= self.logged.saturating_add(PAUSE) {
-                self.logged = now;
-                tracing::info!(version, resources, "rules by xDS accepted");
-            }
+        };
+        if is_new && !reasons.is_empty() {
+            let reasons = reasons.len();
+            tracing::error!(version, reasons, "rules by xDS rejected: valid parts are active");
+        } else if is_new && now >= self.logged.saturating_add(PAUSE) {
+            self.logged = now;
+            tracing::info!(version, resources, "rules by xDS accepted");
         }
         session.applied(&reasons)
     }
 
     /// Records that the server sent the active rules again.
-    pub(super) fn confirmed(&mut self, response: &DiscoveryResponse) {
-        self.status.accepted(&response.version_info, false, self.clock.now());
-    }
-
-    fn log_cache(&mut self, written: io::Result<()>) {
-        let path = self.cache.as_ref().map(|cache| cache.path().display().to_string());
-        match &written {
-            Err(error) if !self.is_cache_failing => {
-                tracing::error!(path, %error, "xDS cache not written");
-            }
-            Ok(()) if self.is_cache_failing => tracing::info!(path, "xDS cache written again"),
-            _ => {}
-        }
-        self.is_cache_failing = written.is_err();
+    pub(super) fn confirmed(&self, response: &DiscoveryResponse) {
+        self.status.confirmed(&response.version_info, self.clock.now());
     }
 }
 
@@ -131,21 +101,58 @@ pub(super) fn summary(response: &DiscoveryResponse) -> Response {
     Response { version: response.version_info.clone(), nonce: response.nonce.clone(), content }
 }
 
-/// Applies the resources of a response, and returns the reasons against them.
-fn applied(apply: &Apply, response: &DiscoveryResponse) -> Vec<String> {
+/// Applies the resources of a response.
+pub(super) fn applied(rules: &dyn RulesByXds, response: &DiscoveryResponse) -> XdsOutcome {
     let resources = response.resources.iter();
-    let resources: Vec<Resource<'_>> = resources
-        .map(|resource| Resource { type_url: &resource.type_url, value: &resource.value })
+    let resources: Vec<XdsResource<'_>> = resources
+        .map(|resource| XdsResource { type_url: &resource.type_url, value: &resource.value })
         .collect();
-    apply(&response.version_info, &resources)
+    rules.apply(&response.version_info, &resources)
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::xds::status::FirstRules;
     use prost_types::Any;
     use std::sync::Mutex;
+
+    /// Rules that leave out the resource `bad`, and record their calls. The resource `panic` panics.
+    #[derive(Default)]
+    pub(crate) struct TestRules {
+        calls: Mutex<Vec<String>>,
+        active: Mutex<Vec<String>>,
+    }
+
+    impl TestRules {
+        /// Rules with active resources.
+        pub(crate) fn active(values: &[&str]) -> TestRules {
+            let active = values.iter().map(|&value| value.to_owned()).collect();
+            TestRules { active: Mutex::new(active), ..TestRules::default() }
+        }
+
+        /// The version and the resources of each call.
+        pub(crate) fn calls(&self) -> Vec<String> {
+            self.calls.lock().unwrap().clone()
+        }
+    }
+
+    impl RulesByXds for TestRules {
+        fn apply(&self, version: &str, resources: &[XdsResource<'_>]) -> XdsOutcome {
+            let text = |one: &XdsResource<'_>| String::from_utf8_lossy(one.value).into_owned();
+            let values: Vec<String> = resources.iter().map(text).collect();
+            self.calls.lock().unwrap().push(format!("{version} {}", values.join("+")));
+            assert!(!values.iter().any(|value| value == "panic"), "a defect");
+            let (reasons, valid): (Vec<String>, Vec<String>) =
+                values.into_iter().partition(|value| value == "bad");
+            *self.active.lock().unwrap() = valid;
+            XdsOutcome { dropped: reasons.len(), kept: 0, reasons }
+        }
+
+        fn encoded(&self) -> Vec<Vec<u8>> {
+            self.active.lock().unwrap().iter().map(|value| value.as_bytes().to_vec()).collect()
+        }
+    }
 
     fn response(version: &str, values: &[&str]) -> DiscoveryResponse {
         let resource =
@@ -157,17 +164,14 @@ mod tests {
         }
     }
 
-    /// An application that rejects the resource `bad`, and records the resources it gets.
-    fn application() -> (Apply, Arc<Mutex<Vec<String>>>) {
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let records = seen.clone();
-        let apply: Apply = Arc::new(move |version: &str, resources: &[Resource<'_>]| {
-            let text = |one: &Resource<'_>| String::from_utf8_lossy(one.value).into_owned();
-            let values: Vec<String> = resources.iter().map(text).collect();
-            records.lock().unwrap().push(format!("{version} {}", values.join("+")));
-            values.iter().filter(|value| *value == "bad").cloned().collect()
-        });
-        (apply, seen)
+    /// Receives a response, and applies it.
+    async fn update(
+        updates: &mut Updates,
+        session: &mut Session,
+        response: DiscoveryResponse,
+    ) -> Answer {
+        session.received(summary(&response));
+        updates.apply(response, session).await.unwrap()
     }
 
     #[test]
@@ -181,50 +185,62 @@ mod tests {
         }
     }
 
+    /// Also those of a rejected response: its valid parts are active. Equal content changes nothing.
     #[tokio::test]
-    async fn accepted_responses_are_kept_for_the_next_start() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::new(&folder.path().join("cache"), 1_000);
-        let (clock, status) = (SystemClock::new(), Arc::new(XdsStatus::default()));
-        let (apply, _) = application();
-        let mut updates = Updates::new(apply, Some(cache.clone()), status.clone(), clock);
-        updates.apply_cache();
-        assert_eq!(status.first_rules(), FirstRules::Missing, "there is no cache yet");
+    async fn other_active_rules_get_a_stamp() {
+        let (stamps, mut seen) = watch::channel(None);
+        let status = Arc::new(XdsStatus::default());
+        let rules = Arc::new(TestRules::default());
+        let clock = SystemClock::new();
+        let mut updates = Updates::new(rules, status.clone(), clock, Some(stamps));
         let mut session = Session::default();
-        for (version, values) in [("1", ["a", "b"]), ("2", ["a", "bad"])] {
-            let response = response(version, &values);
-            session.received(summary(&response));
-            let answer = updates.apply(response, &mut session).await.unwrap();
-            assert_eq!((answer.version.as_str(), answer.error.is_none()), ("1", version == "1"));
+        let table = [("1", "b", "1", true), ("2", "bad", "1", true), ("3", "bad", "1", false)];
+        for (version, value, answered, is_new) in table {
+            let response = response(version, &["a", value]);
+            let answer = update(&mut updates, &mut session, response).await.request;
+            assert_eq!(answer.version, answered, "response {version}");
+            assert_eq!(answer.error.is_some(), value == "bad", "response {version}");
+            assert_eq!(seen.has_changed().unwrap(), is_new, "response {version}");
+            let stamp = seen.borrow_and_update().clone();
+            assert_eq!(stamp.is_some_and(|stamp| stamp.version == version), is_new);
+            assert!(!status.is_cache_current(), "it is not written yet");
         }
-        assert_eq!((status.updates(), status.nacks()), ((1, 1), 1));
-
-        let (apply, seen) = application();
-        let status = Arc::new(XdsStatus::default());
-        Updates::new(apply, Some(cache.clone()), status.clone(), clock).apply_cache();
-        assert_eq!(*seen.lock().unwrap(), ["1 a+b"]);
-        assert!(status.is_from_cache());
-        assert_eq!(status.version().as_deref().map(String::as_str), Some("1"));
-
-        std::fs::write(cache.path(), "damaged").unwrap();
-        let (apply, seen) = application();
-        let status = Arc::new(XdsStatus::default());
-        Updates::new(apply, Some(cache), status.clone(), clock).apply_cache();
-        assert!(seen.lock().unwrap().is_empty());
-        assert_eq!(status.first_rules(), FirstRules::Missing);
+        assert_eq!(status.updates(), (1, 1));
+        assert_eq!(status.faulty_parts(), (0, 1));
+        assert_eq!(status.version().as_deref().map(String::as_str), Some("3"));
     }
 
     #[tokio::test]
-    async fn a_panic_rejects_the_update() {
+    async fn a_reconnect_is_no_update() {
         let status = Arc::new(XdsStatus::default());
-        let apply: Apply =
-            Arc::new(|_: &str, _: &[Resource<'_>]| -> Vec<String> { panic!("a defect") });
-        let mut updates = Updates::new(apply, None, status.clone(), SystemClock::new());
+        let rules = Arc::new(TestRules::default());
+        let mut updates = Updates::new(rules.clone(), status.clone(), SystemClock::new(), None);
         let mut session = Session::default();
-        let response = response("1", &["a"]);
-        session.received(summary(&response));
-        let answer = updates.apply(response, &mut session).await.unwrap();
-        assert!(answer.error.is_some_and(|text| text.contains("could not be applied")));
+        for version in ["7", "1"] {
+            session.opened();
+            update(&mut updates, &mut session, response(version, &["a"])).await;
+        }
+        assert_eq!(rules.calls(), ["7 a", "1 a"], "the version may be another one");
+        assert_eq!(status.updates(), (1, 0));
+        assert!(status.is_cache_current(), "there is no cache");
+    }
+
+    /// The same response again must not be accepted, because its rules are not active.
+    #[tokio::test]
+    async fn a_panic_rejects_the_update() {
+        let (stamps, seen) = watch::channel(None);
+        let status = Arc::new(XdsStatus::default());
+        let rules = Arc::new(TestRules::default());
+        let clock = SystemClock::new();
+        let mut updates = Updates::new(rules, status.clone(), clock, Some(stamps));
+        let mut session = Session::default();
+        for _ in 0..2 {
+            let answer = update(&mut updates, &mut session, response("1", &["panic"])).await;
+            let error = answer.request.error;
+            assert!(error.is_some_and(|text| text.contains("could not be applied")));
+        }
         assert_eq!(status.first_rules(), FirstRules::Rejected);
+        assert_eq!(status.version(), None);
+        assert!(!seen.has_changed().unwrap(), "the cache stays");
     }
 }

@@ -1,7 +1,8 @@
 //! A server that sends the same errors again and again, ends streams, hangs or sends no HTTP/2.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
@@ -32,6 +33,23 @@ fn a_rejection_causes_no_storm() {
     until_limit(&client, 6);
 }
 
+/// A server may push without waiting for answers. Its valid parts become active, and its errors are
+/// answered, although each response comes before the hold of the one before has ended.
+#[test]
+fn frequent_pushes_are_applied_and_answered() {
+    let ads = Ads::pushing();
+    let weir = of(&ads).start();
+    let client = weir.client();
+    let (mut pushed, mut limits) = (0, BTreeSet::new());
+    until("rules and rejections follow", || {
+        pushed += 1;
+        let descriptors = vec![limited("k", HOUR, pushed), limited("bad", 99, 1)];
+        ads.set(&pushed.to_string(), vec![rules("a", descriptors)]);
+        limits.insert(limit(&client, "k"));
+        limits.len() > 20 && weir.metric("weir_xds_nacks_total", &[]) > 6
+    });
+}
+
 #[test]
 fn ended_streams_are_counted_by_reason() {
     let ads = Ads::start();
@@ -54,14 +72,32 @@ fn ended_streams_are_counted_by_reason() {
     assert_eq!(ends("unreachable"), 0);
 }
 
-/// Accepts connections and never answers, as a process that hangs. Pings find it.
-#[test]
-fn a_server_that_hangs_is_left() {
+/// Accepts connections and never answers, as a process that hangs. Returns its address.
+fn hanging() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("it listens");
     thread::spawn(move || listener.incoming().collect::<Vec<_>>());
+    address
+}
+
+/// An open connection is no connection to a server.
+#[test]
+fn a_process_that_hangs_is_not_connected() {
+    let weir = setup(&hanging().to_string())
+        .env("WEIR__RULES__XDS__KEEPALIVE_INTERVAL", "off")
+        .env("WEIR__RULES__XDS__CONNECT_TIMEOUT", "300ms")
+        .start();
+    until("attempts end", || {
+        assert_eq!(weir.metric("weir_xds_connected", &[]), 0);
+        weir.metric("weir_xds_stream_ends_total", &[r#"reason="unreachable""#]) > 1
+    });
+}
+
+/// Pings find a server that hangs.
+#[test]
+fn a_server_that_hangs_is_left() {
     let weir =
-        setup(&address.to_string()).env("WEIR__RULES__XDS__KEEPALIVE_INTERVAL", "200ms").start();
+        setup(&hanging().to_string()).env("WEIR__RULES__XDS__KEEPALIVE_INTERVAL", "200ms").start();
     until("pings find it", || {
         weir.metric("weir_xds_stream_ends_total", &[r#"reason="failed""#]) > 1
     });

@@ -37,10 +37,47 @@ fn a_new_client_certificate_is_used() {
         }
     };
     assert_ne!(first, second);
+    // The certificates of the tests expire in the year 4096.
+    let ends = weir.metric("weir_xds_tls_certificate_expiry_timestamp_seconds", &[]);
+    assert!(ends > 60_000_000_000, "{ends}");
     weir.process().wait_for("the new files", |line| {
         line.contains("certificates for xDS reloaded").then_some(())
     });
     assert_eq!(weir.metric("weir_xds_stream_ends_total", &[r#"reason="closed""#]), 1);
+}
+
+#[test]
+fn a_new_authority_is_trusted() {
+    let mut certificates = Certificates::new();
+    let ads = Ads::with_tls(&certificates);
+    ads.set("1", one_limit(5));
+    let weir = secured(&ads, &certificates).start();
+    let client = weir.client();
+    until_limit(&client, 5);
+    let address = ads.address;
+    drop(ads);
+    certificates.renew();
+    let ads = Ads::again_with_tls(address, &certificates);
+    ads.set("1", one_limit(6));
+    until_limit(&client, 6);
+}
+
+/// Certificates of Envoy Gateway have no addresses.
+#[test]
+fn a_server_at_an_address_needs_its_name() {
+    let certificates = Certificates::new();
+    let (cert, key) = certificates.issue(&["envoy-gateway"]);
+    write(&certificates.path("server.crt"), &cert);
+    write(&certificates.path("server.key"), &key);
+    let ads = Ads::with_tls(&certificates);
+    ads.set("1", one_limit(5));
+    let weir = secured(&ads, &certificates).start();
+    until("the server is refused", || {
+        weir.metric("weir_xds_stream_ends_total", &[r#"reason="unreachable""#]) > 1
+    });
+    let name = "WEIR__RULES__XDS__TLS_SERVER_NAME";
+    let weir = secured(&ads, &certificates).env(name, "envoy-gateway").start();
+    until_limit(&weir.client(), 5);
 }
 
 /// The certificate of the test server has the names `localhost` and 127.0.0.1.

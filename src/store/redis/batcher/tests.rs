@@ -41,9 +41,8 @@ fn steps_are_sent_after_a_runtime_has_ended() {
     });
     drop(ended);
     // The time is paused, so the timeout is reached only if nothing else can happen.
-    let call = async {
-        tokio::time::timeout(Duration::from_secs(60), batcher.apply(0, name, step)).await
-    };
+    let call =
+        async { tokio::time::timeout(Duration::from_secs(60), batcher.apply(0, name, step)).await };
     let result = runtime().block_on(call).expect("a flusher takes the step");
     assert!(matches!(result, Ok(Err(BatchError::Redis(CallError::NotSent)))), "{result:?}");
 }
