@@ -26,7 +26,8 @@ fn applied(response: &DiscoveryResponse, options: &Options) -> bool {
         resources.map(|one| XdsResource { type_url: &one.type_url, value: &one.value }).collect();
     let version = &response.version_info;
     let update = |before: &XdsRules, resources: &[XdsResource<'_>]| {
-        before.update(version, resources, &compiled(before, options), options)
+        let after = before.update(version, resources, &compiled(before, options), options);
+        (after.rules, after.problems)
     };
     let (rules, errors) = update(&XdsRules::default(), &resources);
     files::look_up(&compiled(&rules, options));

@@ -50,7 +50,8 @@ pub(super) fn expose(status: &XdsStatus, now: Micros, page: &mut Exposition) {
     page.gauge("weir_xds_tls_certificate_expiry_timestamp_seconds", help)
         .single(status.certificate_ends());
     let (accepted, rejected) = status.updates();
-    let help = "Updates of the xDS server, by result. A response with equal content is not counted.";
+    let help =
+        "Updates of the xDS server, by result. A response with equal content is not counted.";
     page.counter("weir_xds_updates_total", help)
         .sample(&[("result", "accepted")], accepted)
         .sample(&[("result", "rejected")], rejected);

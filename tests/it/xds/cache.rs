@@ -130,9 +130,8 @@ fn rules_are_active_without_a_written_cache() {
     let mut weir = cache.with(ads.address).start();
     assert!(ads.answer().error_detail.is_none());
     assert_eq!(limit(&weir.client(), "k"), 5);
-    weir.process().wait_for("the failure", |line| {
-        line.contains("xDS cache not written").then_some(())
-    });
+    weir.process()
+        .wait_for("the failure", |line| line.contains("xDS cache not written").then_some(()));
     assert_eq!(weir.metric("weir_xds_cache_current", &[]), 0);
 }
 
