@@ -74,7 +74,8 @@ pub struct ServerMetrics {
     pub write_timeout: AtomicCount,
     /// Connections closed because the client did not answer a ping in time.
     pub keepalive_timeout: AtomicCount,
-    /// Connections closed for too many resets, control frames or CONTINUATION frames, or for a push.
+    /// Connections closed for too many resets, control frames or CONTINUATION frames, for a push, or
+    /// for a header without a name.
     pub flood: AtomicCount,
     /// Connections closed for another violation of HTTP/2.
     pub protocol_error: AtomicCount,

@@ -98,7 +98,8 @@ impl<S> GuardedIo<S> {
             return Ok(());
         }
         self.metrics.flood.add();
-        Err(io::Error::other("a push, or more control frames than grpc.max_control_frames"))
+        let reason = "a push, a header without a name, or more than grpc.max_control_frames";
+        Err(io::Error::other(reason))
     }
 
     /// The result of a write, or an error once it has been pending for the write timeout.

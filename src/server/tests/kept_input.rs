@@ -27,6 +27,23 @@ async fn stored_paths_count_as_buffers() {
     stop_empty(server, &metrics).await;
 }
 
+/// h2 would read the rest of a field without a name again, as a stored path.
+#[tokio::test]
+async fn a_header_without_a_name_closes_its_connection() {
+    let (server, metrics) = serving(ByDomain, true);
+    let nameless = [0x00, 0x00, 0x83, 0x44, 1, b'/'];
+    let flags = [END_STREAM, END_STREAM | END_HEADERS];
+    for (flags, closed) in flags.into_iter().zip(1..) {
+        let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+        let begun = frame(HEADERS, flags, 1, &nameless);
+        let rest = frame(CONTINUATION, END_HEADERS, 1, &[0x86]);
+        hostile.send(&[begun, rest].concat()).await;
+        in_time("the end of the connection", hostile.closed()).await;
+        assert_eq!(metrics.flood.get(), closed);
+    }
+    stop_empty(server, &metrics).await;
+}
+
 /// A thousand frames of one byte take 320 KiB.
 #[tokio::test]
 async fn slots_of_frames_count_as_buffers() {

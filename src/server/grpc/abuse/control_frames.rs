@@ -82,7 +82,8 @@ impl ControlFrameLimiter {
     }
 
     /// Counts the frames in `bytes`, which may start and end anywhere. Returns false once the
-    /// budget is spent, and for a push. Reads the clock only for frames that cost something.
+    /// budget is spent, for a push, and for a header without a name. Reads the clock only for frames
+    /// that cost something.
     pub(in crate::server::grpc) fn read(
         &mut self,
         mut bytes: &[u8],
@@ -92,7 +93,9 @@ impl ControlFrameLimiter {
         loop {
             let (payload, rest) = bytes.split_at(self.payload_left.min(bytes.len()));
             self.payload_left -= payload.len();
-            self.table.read(payload);
+            if !self.table.read(payload) {
+                return false;
+            }
             bytes = rest;
             if bytes.is_empty() {
                 return within;
@@ -208,6 +211,15 @@ mod tests {
     fn a_push_is_refused() {
         let at = Instant::now();
         assert_eq!(passing(&mut ControlFrameLimiter::new(3), &frame(5, 4, &[0; 4]), at), 0);
+    }
+
+    #[test]
+    fn a_header_without_a_name_is_refused() {
+        let at = Instant::now();
+        for flags in [0, END_STREAM, END_HEADERS] {
+            let nameless = frame(1, flags, &[0, 0, 0x83, 0x44, 1, b'/']);
+            assert_eq!(passing(&mut ControlFrameLimiter::new(3), &nameless, at), 0, "{flags}");
+        }
     }
 
     #[test]

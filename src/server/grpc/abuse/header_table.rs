@@ -85,8 +85,10 @@ impl HeaderTable {
         self.payload.fragment_left = length;
     }
 
-    /// Reads a part of the payload of the frame that was begun last.
-    pub(super) fn read(&mut self, payload: &[u8]) {
+    /// Reads a part of the payload of the frame that was begun last. Returns false for a field with an
+    /// empty name: the connection must then be closed. h2 accepts none, but reads such a field before
+    /// CONTINUATION a second time, from the middle.
+    pub(super) fn read(&mut self, payload: &[u8]) -> bool {
         let mut bytes = self.payload.fragment(payload);
         while let Some((&byte, rest)) = bytes.split_first() {
             bytes = rest;
@@ -104,13 +106,13 @@ impl HeaderTable {
                 Next::Length => {
                     self.field.is_huffman = byte & 0x80 != 0;
                     self.field.next = Next::MoreLength;
-                    if self.field.begin_number(byte, 0x7f) {
-                        self.begin_text();
+                    if self.field.begin_number(byte, 0x7f) && !self.begin_text() {
+                        return false;
                     }
                 }
                 Next::MoreLength => {
-                    if self.field.continue_number(byte) {
-                        self.begin_text();
+                    if self.field.continue_number(byte) && !self.begin_text() {
+                        return false;
                     }
                 }
                 Next::Text => {
@@ -121,6 +123,7 @@ impl HeaderTable {
                 }
             }
         }
+        true
     }
 
     /// The most bytes of input that h2 keeps, in addition to what every connection counts: 16 KiB of
@@ -147,18 +150,20 @@ impl HeaderTable {
         };
     }
 
-    fn begin_text(&mut self) {
+    /// Begins the text whose length was read. Returns false for an empty name.
+    fn begin_text(&mut self) -> bool {
         self.field.text_left = self.field.number;
         self.field.next = Next::Text;
-        if self.field.number == 0 {
-            self.end_text();
+        if self.field.number > 0 {
+            return true;
         }
+        let is_value = !self.field.is_name;
+        self.end_text();
+        is_value
     }
 
     fn end_text(&mut self) {
         if self.field.is_name {
-            // h2 stores no field without a name, and ignores it if CONTINUATION follows.
-            self.field.is_stored &= self.field.number > 0;
             self.field.is_name = false;
             self.field.next = Next::Length;
             return;
