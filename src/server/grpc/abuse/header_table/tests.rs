@@ -4,6 +4,8 @@ use super::*;
 
 use proptest::prelude::*;
 
+mod against_h2;
+
 const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 const FRAME_HEADER: usize = 9;
 
