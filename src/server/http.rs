@@ -2,6 +2,7 @@
 //! pages.
 
 pub(super) mod admin;
+mod awaited_body;
 mod body;
 mod host;
 pub(super) mod http1;

@@ -37,7 +37,7 @@ pub struct ListenerMetrics {
     /// request.
     pub waiting: AtomicCount,
     /// Connections closed for a new one, because a maximum was reached: waiting ones, or those of an
-    /// address with more than half of all.
+    /// address with most of all.
     pub evicted: AtomicCount,
     /// Connections closed at once because the listener had its maximum of open connections.
     pub refused_total: AtomicCount,

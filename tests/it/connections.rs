@@ -200,10 +200,10 @@ fn slow_http_clients_do_not_delay_the_exit() {
         let of = |name: &str, listener: &str| {
             weir.metric(name, &[format!("listener=\"{listener}\"").as_str()])
         };
-        let open = [("http", 2), ("admin", 3), ("metrics", 1)];
-        open.iter().all(|(listener, open)| {
+        let open = [("http", 2, 2), ("admin", 3, 2), ("metrics", 1, 1)];
+        open.iter().all(|(listener, open, waiting)| {
             of("weir_connections_open", listener) == *open
-                && of("weir_connections_waiting", listener) == 1
+                && of("weir_connections_waiting", listener) == *waiting
         })
     });
     weir.process().terminate();

@@ -24,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
+use super::awaited_body::AwaitedBody;
 use super::host;
 use super::io::ProgressIo;
 use crate::server::lifecycle::{Lifecycle, Phase};
@@ -92,8 +93,7 @@ async fn connection(
     let routes = TowerToHyperService::new(router);
     let counted = Arc::clone(&slot);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        // False after an eviction, which closes the connection below.
-        counted.end_wait();
+        let request = request.map(|body| AwaitedBody::new(body, Arc::clone(&counted)));
         let (response, slot) = (routes.call(request), Arc::clone(&counted));
         async move {
             let response = response.await;

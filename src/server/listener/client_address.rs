@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// A network gives each of its hosts a whole /64, so one IPv6 client has 2^64 addresses. A dual-stack
 /// socket reports an IPv4 client as `::ffff:a.b.c.d`, which is the same client as `a.b.c.d`. Loopback
 /// is an address like any other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::server) struct ClientAddress(IpAddr);
 
 impl From<IpAddr> for ClientAddress {

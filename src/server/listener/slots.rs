@@ -2,15 +2,16 @@
 //! address.
 //!
 //! A connection waits until its client has sent what comes next: TLS and the HTTP/2 preface on the
-//! gRPC listener, a request on the other listeners. At a limit, the connection that has waited
-//! longest is evicted, and the new one gets its slot. So clients that connect and stay silent do
-//! not keep other clients out. If no connection waits, the new one is refused.
+//! gRPC listener, a request with its whole body on the other listeners. At a limit, the connection
+//! that has waited longest is evicted, and the new one gets its slot. So clients that connect and stay
+//! silent do not keep other clients out. If no connection waits, the new one is refused.
 //!
-//! An address with more than half of all slots makes room for others. A new connection of another
-//! address gets the slot of its connection that has waited longest. If none waits, it gets the slot of
-//! the one that has been without a call for longest. So an address that fills all slots keeps no other
-//! out, however busy its connections are. A fleet of proxies behind one address keeps half of the
-//! slots, and has all of them as long as no other client needs one.
+//! At the total limit, the address with most connections makes room for those with fewer. If it has
+//! more than the address of the new connection would have, the new connection gets the slot of its
+//! connection that has waited longest. If none waits, it gets the slot of the one that has been
+//! without a call for longest. So a few addresses that fill all slots keep no other out, however busy
+//! their connections are. A fleet of proxies behind one address has all slots as long as no other
+//! client needs one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -201,8 +202,8 @@ mod tests {
         assert!(second.end_wait() && third.end_wait());
         assert!(slots.try_acquire(ip("10.0.0.1")).is_none());
         assert_eq!((metrics.admin.refused_peer.get(), metrics.admin.evicted.get()), (1, 1));
-        // The address at its limit has more than half of all slots.
-        assert!(slots.try_acquire(ip("10.0.0.2")).is_some() && is_evicted(&second));
+        // The address at its limit has more than a third one would have.
+        assert!(slots.try_acquire(ip("10.0.0.3")).is_some() && is_evicted(&second));
         assert!(!is_evicted(&other));
     }
 
@@ -228,7 +229,7 @@ mod tests {
         flood.iter().for_each(|slot| slot.calls().add());
         let last = honest(1);
         assert_eq!(evicted(), [3], "all have had calls, so the oldest");
-        assert!(take("10.0.0.1").is_none(), "neither has more than half");
+        assert!(take("10.0.0.1").is_none(), "neither has more");
         assert!(take("2001:db8::1").is_none());
         assert!(!first.iter().chain(&more).chain(&last).any(is_evicted));
         let counts = (metrics.admin.evicted.get(), metrics.admin.refused_total.get());
@@ -247,6 +248,38 @@ mod tests {
     }
 
     #[test]
+    fn few_addresses_do_not_keep_others_out() {
+        let (slots, metrics) = slots(6, None);
+        let take = |address: &str| slots.try_acquire(ip(address));
+        let busy = |address: &str| {
+            let slot = take(address).unwrap();
+            assert!(slot.end_wait());
+            slot
+        };
+        let flood = ["10.0.0.1", "10.0.0.2"].repeat(3);
+        let flood: Vec<Slot> = flood.into_iter().map(busy).collect();
+        let honest = [busy("10.0.0.3"), busy("10.0.0.3")];
+        assert_eq!(flood.iter().filter(|slot| is_evicted(slot)).count(), 2);
+        assert!(take("10.0.0.3").is_none(), "each has two");
+        let fourth = busy("10.0.0.4");
+        assert_eq!(honest.iter().chain(&flood).filter(|slot| is_evicted(slot)).count(), 1);
+        assert!(!is_evicted(&fourth));
+        assert_eq!((metrics.admin.evicted.get(), metrics.admin.refused_total.get()), (3, 1));
+    }
+
+    #[test]
+    fn the_wait_of_a_smaller_address_is_not_ended() {
+        let (slots, _) = slots(4, None);
+        let take = |address: &str| slots.try_acquire(ip(address));
+        let small = take("10.0.0.1").unwrap();
+        let large = [take("10.0.0.2").unwrap(), take("10.0.0.2").unwrap()];
+        let other = take("10.0.0.3").unwrap();
+        assert!(large.iter().chain([&other]).all(Slot::end_wait));
+        assert!(take("10.0.0.2").is_none() && !is_evicted(&small));
+        assert!(take("10.0.0.4").is_some() && !is_evicted(&small));
+    }
+
+    #[test]
     fn dropped_slots_leave_nothing_behind() {
         let (slots, metrics) = slots(100, Some(100));
         let taken: Vec<_> = (0..100).map(|_| slots.try_acquire(ip("::1")).unwrap()).collect();
@@ -255,7 +288,7 @@ mod tests {
         drop((taken, evicting));
         let table = slots.0.table.lock().unwrap();
         assert!(table.connections.is_empty() && table.waiting.is_empty());
-        assert!(table.peers.is_empty());
+        assert!(table.peers.is_empty() && table.by_open.is_empty());
         assert_eq!((metrics.admin.open.get(), metrics.admin.waiting.get()), (0, 0));
     }
 }

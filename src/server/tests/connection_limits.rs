@@ -54,15 +54,20 @@ async fn missing_body_times_out() {
 /// At the maximum, a new connection replaces one that waits for its client, and is refused beside
 /// one that is in use.
 async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
-    const HALF: &[u8] = b"POST /json HTTP/1.1\r\nhost: t\r\ncontent-length: 9\r\n\r\n{";
+    let body = r#"{"domain": "d", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
+    let length = body.len();
+    let head = format!("POST /json HTTP/1.1\r\nhost: t\r\ncontent-length: {length}\r\n\r\n");
+    let undecided = [head, body.to_owned()].concat();
     let mut settings = settings_over(fast_path);
     settings.grpc.max_connections = 1;
     settings.http.max_connections = 1;
-    let server = serve(ByDomain, settings);
+    let (arrived, _arrivals) = mpsc::unbounded_channel();
+    let go = Arc::new(Semaphore::new(0));
+    let server = serve(Blocking { arrived, go: Arc::clone(&go) }, settings);
     let metrics = Arc::clone(&server.metrics);
     let (grpc, http_port) = (server.addresses.grpc, server.addresses.http);
     for (address, port, begins) in
-        [(grpc, &metrics.grpc, PREFACE), (http_port, &metrics.http, HALF)]
+        [(grpc, &metrics.grpc, PREFACE), (http_port, &metrics.http, undecided.as_bytes())]
     {
         let silent = TcpStream::connect(address).await.unwrap();
         let mut used = TcpStream::connect(address).await.unwrap();
@@ -76,6 +81,7 @@ async fn a_connection_over_the_maximum_is_closed(fast_path: bool) {
         wait_until("the close to be counted", || port.open.get() == 0).await;
     }
     assert_eq!(http(http_port, "GET", "/livez", "").await.status, 200);
+    go.add_permits(1);
     server.try_call().await.unwrap();
     server.stop().await;
     for port in [&metrics.grpc, &metrics.http] {

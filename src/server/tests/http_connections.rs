@@ -100,7 +100,8 @@ async fn metrics_listeners_accept_64_connections() {
             others.extend(silent(host, *port, 16).await);
         }
         let fifth = connect_from(5, *port).await;
-        assert_closed(first.remove(0)).await;
+        // Each of the four has as many, and one of them gives way.
+        assert_closed(others.remove(32)).await;
         for open in [fifth, first.remove(0), others.remove(0)] {
             assert_eq!(status(open, path).await, 200, "{port} {path}");
         }

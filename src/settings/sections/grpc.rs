@@ -66,7 +66,7 @@ section! {
         max_control_frames: u32 = "1000", number(10..=COUNT_MAX);
         /// Maximum number of open gRPC connections of the process. At the maximum, weir closes the
         /// connection that has waited longest for its TLS handshake or HTTP/2 preface. If none waits,
-        /// weir closes the new connection. An address with more than half of the connections
+        /// weir closes the new connection. The client address with most connections
         /// [makes room for others](operating.md#client-addresses). `max_client_memory` may have room
         /// for fewer connections.
         max_connections: usize = "16384", number(1..=COUNT_MAX);

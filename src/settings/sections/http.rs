@@ -24,8 +24,8 @@ section! {
         /// Lifetime of a connection, busy or idle.
         max_connection_age: Duration = "10m", positive_duration();
         /// Maximum number of open connections of the HTTP listener. At the maximum, weir closes the
-        /// connection that has waited longest for a request. If none waits, weir closes the new
-        /// connection. An address with more than half of the connections
+        /// connection that has waited longest for a request or its body. If none waits, weir closes the new
+        /// connection. The client address with most connections
         /// [makes room for others](operating.md#client-addresses).
         max_connections: usize = "1024", number(1..=COUNT_MAX);
         // Health probes and a client that opens all the connections it can have different addresses.

@@ -1,6 +1,6 @@
 //! The table of the connections that have a slot. It selects the one that makes room for a new one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -19,8 +19,8 @@ pub(super) struct Table {
     pub(super) waiting: BTreeMap<u64, u64>,
     /// One entry for each address with a connection.
     pub(super) peers: HashMap<ClientAddress, Peer>,
-    /// The last address that had more than half of the slots.
-    majority: Option<ClientAddress>,
+    /// The addresses by their number of connections.
+    pub(super) by_open: BTreeSet<(usize, ClientAddress)>,
     /// The number of events so far. It orders the waits and numbers the connections.
     events: u64,
 }
@@ -85,9 +85,7 @@ impl Table {
         };
         self.connections.insert(id, connection);
         self.set_waiting(id, true);
-        if self.has_majority(peer) {
-            self.majority = Some(peer);
-        }
+        self.reorder(peer, |open| open - 1);
         Ok(Admitted { id, calls, evict, evicted })
     }
 
@@ -102,16 +100,32 @@ impl Table {
         if self.connections.len() < self.max {
             return Ok(None);
         }
-        let victim = match self.majority.filter(|address| self.has_majority(*address)) {
-            Some(majority) if majority == peer => own_wait,
-            Some(majority) => self.idlest(majority),
-            None => self.waiting.values().next().copied(),
+        let victim = match self.by_open.last().copied() {
+            Some((most, largest)) if most > open + 1 => self.idlest(largest),
+            _ => own_wait.or_else(|| self.longest_wait(open)),
         };
         victim.map(Some).ok_or(Refusal::Total)
     }
 
-    fn has_majority(&self, peer: ClientAddress) -> bool {
-        self.peers.get(&peer).is_some_and(|peer| peer.open() > self.max / 2)
+    /// The connection that has waited longest, if its address has more than `open` connections.
+    fn longest_wait(&self, open: usize) -> Option<u64> {
+        let id = *self.waiting.values().next()?;
+        let peer = self.connections.get(&id)?.peer;
+        (self.open(peer) > open).then_some(id)
+    }
+
+    fn open(&self, peer: ClientAddress) -> usize {
+        self.peers.get(&peer).map_or(0, Peer::open)
+    }
+
+    /// Moves `peer` to its place in the order of all addresses. `before` returns the number of its
+    /// connections before the change.
+    fn reorder(&mut self, peer: ClientAddress, before: fn(usize) -> usize) {
+        let open = self.open(peer);
+        self.by_open.remove(&(before(open), peer));
+        if open > 0 {
+            self.by_open.insert((open, peer));
+        }
     }
 
     /// The connection of `peer` that has waited longest. If none waits, the one that has been
@@ -166,6 +180,7 @@ impl Table {
                 self.peers.remove(&connection.peer);
             }
         }
+        self.reorder(connection.peer, |open| open + 1);
         Some(connection)
     }
 
