@@ -3,11 +3,12 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 
-use axum::body::{Body, Bytes, HttpBody};
+use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::permits::{self, Permit, Permits, SMALL_MAX};
+use crate::server::listener::client_address::ClientAddress;
 
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +21,14 @@ pub(super) enum BodyError {
     Busy,
 }
 
-/// The whole `body`, of at most `max` bytes. A body over [`SMALL_MAX`] has one of `permits`.
+/// The whole `body`, of at most `max` bytes. A body over [`SMALL_MAX`] comes with one of `permits`, as
+/// a client of `address`.
 pub(super) async fn read(
     mut body: Body,
     max: usize,
     permits: &Permits,
-) -> Result<Bytes, BodyError> {
+    address: Option<ClientAddress>,
+) -> Result<(Vec<u8>, Option<Permit>), BodyError> {
     let (mut whole, mut permit): (Vec<u8>, Option<Permit>) = (Vec::new(), None);
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
         let frame = frame.map_err(|_| BodyError::Broken)?;
@@ -36,17 +39,14 @@ pub(super) async fn read(
             return Err(BodyError::TooLarge);
         }
         if bytes > SMALL_MAX && permit.is_none() {
-            permit = Some(permits.try_acquire().ok_or(BodyError::Busy)?);
+            permit = Some(permits.try_acquire(address).ok_or(BodyError::Busy)?);
             // Growth by doubling could exceed the maximum.
             whole.reserve_exact(max - whole.len());
         }
         // A copy: the piece, which may be one byte, keeps the whole read buffer in which it arrived.
         whole.extend_from_slice(&data);
     }
-    Ok(match permit {
-        Some(permit) => permit.hold(whole),
-        None => whole.into(),
-    })
+    Ok((whole, permit))
 }
 
 /// The response to a body that was not read. `max` is the maximum in bytes, `fix` what to do about a
@@ -76,11 +76,22 @@ mod tests {
     use std::io;
     use std::sync::Arc;
 
+    use axum::body::Bytes;
+
     /// The maximum of a body.
     const MAX: usize = 2 * SMALL_MAX;
 
     fn permits(number: usize) -> Permits {
         Permits::new(number, Arc::default())
+    }
+
+    /// The body, which has its permit.
+    async fn read_all(body: Body, max: usize, permits: &Permits) -> Result<Bytes, BodyError> {
+        let (whole, permit) = read(body, max, permits, None).await?;
+        Ok(match permit {
+            Some(permit) => permit.hold(whole),
+            None => whole.into(),
+        })
     }
 
     #[tokio::test]
@@ -91,13 +102,13 @@ mod tests {
             let pieces = pieces.chunks(1000).map(Bytes::copy_from_slice).map(Ok::<_, io::Error>);
             let pieces: Vec<_> = pieces.collect();
             let body = Body::from_stream(tokio_stream::iter(pieces));
-            let whole = read(body, MAX, &permits).await.unwrap();
+            let whole = read_all(body, MAX, &permits).await.unwrap();
             assert_eq!(whole, vec![b'x'; bytes], "{bytes}");
         }
-        let refused = read(Body::from(vec![b' '; MAX + 1]), MAX, &permits).await;
+        let refused = read_all(Body::from(vec![b' '; MAX + 1]), MAX, &permits).await;
         assert_eq!(refused, Err(BodyError::TooLarge));
         let broken = tokio_stream::once(Err::<Bytes, _>(io::Error::other("reset")));
-        let refused = read(Body::from_stream(broken), MAX, &permits).await;
+        let refused = read_all(Body::from_stream(broken), MAX, &permits).await;
         assert_eq!(refused, Err(BodyError::Broken));
     }
 
@@ -121,18 +132,18 @@ mod tests {
             Ok::<_, io::Error>(Bytes::from_owner(piece))
         });
         let body = Body::from_stream(tokio_stream::iter(pieces));
-        assert_eq!(read(body, MAX, &permits(0)).await.unwrap(), vec![b'x'; 100]);
+        assert_eq!(read_all(body, MAX, &permits(0)).await.unwrap(), vec![b'x'; 100]);
     }
 
     #[tokio::test]
     async fn a_large_body_needs_a_permit() {
         let permits = permits(1);
         let large = || Body::from(vec![b' '; SMALL_MAX + 1]);
-        let first = read(large(), MAX, &permits).await.unwrap();
-        assert_eq!(read(large(), MAX, &permits).await, Err(BodyError::Busy));
-        assert!(read(Body::from(vec![b' '; SMALL_MAX]), MAX, &permits).await.is_ok());
+        let first = read_all(large(), MAX, &permits).await.unwrap();
+        assert_eq!(read_all(large(), MAX, &permits).await, Err(BodyError::Busy));
+        assert!(read_all(Body::from(vec![b' '; SMALL_MAX]), MAX, &permits).await.is_ok());
         drop(first);
-        assert!(read(large(), MAX, &permits).await.is_ok());
+        assert!(read_all(large(), MAX, &permits).await.is_ok());
     }
 
     #[test]

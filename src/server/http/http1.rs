@@ -93,7 +93,8 @@ async fn connection(
     let routes = TowerToHyperService::new(router);
     let counted = Arc::clone(&slot);
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let request = request.map(|body| AwaitedBody::new(body, Arc::clone(&counted)));
+        let mut request = request.map(|body| AwaitedBody::new(body, Arc::clone(&counted)));
+        request.extensions_mut().insert(counted.address());
         let (response, slot) = (routes.call(request), Arc::clone(&counted));
         async move {
             let response = response.await;

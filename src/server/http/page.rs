@@ -62,7 +62,7 @@ impl Pages {
 
     /// The response with the page that `render` returns; 503 if the maximum is in memory.
     pub(super) async fn answer(self, render: impl FnOnce() -> Page + Send + 'static) -> Response {
-        let Some(permit) = self.permits.try_acquire() else { return permits::busy() };
+        let Some(permit) = self.permits.try_acquire(None) else { return permits::busy() };
         let renderer = self.renderers.acquire_owned().await;
         // Rendering many series or rules takes a while, and this thread also accepts connections.
         // The rendering keeps both permits even if its client disconnects.

@@ -1,13 +1,14 @@
 //! Permits of a listener for bodies and pages that are too large for the memory of one connection.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::server::listener::client_address::ClientAddress;
 use crate::server::metrics::ServerMetrics;
 
 /// Largest body, in bytes, that needs no permit.
@@ -16,38 +17,66 @@ pub(super) const SMALL_MAX: usize = 8 << 10;
 /// The permits of one listener. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Permits {
-    free: Arc<Semaphore>,
+    table: Arc<Table>,
     metrics: Arc<ServerMetrics>,
+}
+
+#[derive(Debug)]
+struct Table(Mutex<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    free: usize,
+    /// The permits of each address that has some.
+    taken: HashMap<ClientAddress, usize>,
+}
+
+impl Table {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A permit. Dropping it frees it.
 #[derive(Debug)]
 pub(super) struct Permit {
-    _taken: OwnedSemaphorePermit,
+    address: Option<ClientAddress>,
+    table: Arc<Table>,
 }
 
 impl Permits {
     /// `max` permits.
     pub(super) fn new(max: usize, metrics: Arc<ServerMetrics>) -> Permits {
-        Permits { free: Arc::new(Semaphore::new(max)), metrics }
+        let counts = Counts { free: max, taken: HashMap::new() };
+        Permits { table: Arc::new(Table(Mutex::new(counts))), metrics }
     }
 
-    /// A permit. `None` if all are taken: the response is then [`busy`].
-    pub(super) fn try_acquire(&self) -> Option<Permit> {
-        let taken = Arc::clone(&self.free).try_acquire_owned();
-        let permit = taken.ok().map(|_taken| Permit { _taken });
-        if permit.is_none() {
+    /// A permit for a client of `address`, which gets as many as are left, or for any client. `None`
+    /// if there is none: the response is then [`busy`].
+    pub(super) fn try_acquire(&self, address: Option<ClientAddress>) -> Option<Permit> {
+        let mut counts = self.table.lock();
+        let taken = address.and_then(|address| counts.taken.get(&address).copied()).unwrap_or(0);
+        if counts.free <= taken {
             self.metrics.http_busy.add();
+            return None;
         }
-        permit
+        counts.free -= 1;
+        if let Some(address) = address {
+            counts.taken.insert(address, taken + 1);
+        }
+        Some(Permit { address, table: Arc::clone(&self.table) })
     }
+}
 
-    /// `bytes`, with a permit if they are not small. `None` if they need one and all are taken.
-    pub(super) fn try_hold(&self, bytes: Vec<u8>) -> Option<Bytes> {
-        if bytes.len() <= SMALL_MAX {
-            return Some(bytes.into());
-        }
-        Some(self.try_acquire()?.hold(bytes))
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut counts = self.table.lock();
+        counts.free += 1;
+        let Some(address) = self.address else { return };
+        match counts.taken.get(&address).copied() {
+            Some(taken) if taken > 1 => counts.taken.insert(address, taken - 1),
+            _ => counts.taken.remove(&address),
+        };
     }
 }
 
@@ -80,18 +109,30 @@ pub(super) fn busy() -> Response {
 mod tests {
     use super::*;
 
+    use std::net::IpAddr;
+
     #[test]
     fn bytes_have_their_permit_until_they_are_dropped() {
         let metrics = Arc::<ServerMetrics>::default();
         let permits = Permits::new(1, Arc::clone(&metrics));
-        let held = permits.try_hold(vec![b'x'; SMALL_MAX + 1]).unwrap();
+        let held = permits.try_acquire(None).unwrap().hold("page");
         let part = held.slice(1..2);
         drop(held);
-        assert!(permits.try_hold(vec![b'x'; SMALL_MAX + 1]).is_none(), "a part of them is left");
-        assert_eq!(permits.try_hold(vec![b'x'; SMALL_MAX]).unwrap().len(), SMALL_MAX);
-        assert_eq!(metrics.http_busy.get(), 1);
+        assert!(permits.try_acquire(None).is_none(), "a part of them is left");
+        assert_eq!((&part[..], metrics.http_busy.get()), (&b"a"[..], 1));
         drop(part);
-        assert_eq!(&permits.try_acquire().unwrap().hold("page")[..], b"page");
-        assert!(permits.try_acquire().is_some());
+        assert!(permits.try_acquire(None).is_some());
+    }
+
+    #[test]
+    fn an_address_leaves_permits_for_others() {
+        let permits = Permits::new(8, Arc::default());
+        let address = |host: u8| Some(IpAddr::from([10, 0, 0, host]).into());
+        let take = |host| (0..8).map_while(|_| permits.try_acquire(address(host))).collect();
+        let [first, second, third]: [Vec<Permit>; 3] = [1, 2, 3].map(take);
+        assert_eq!([first.len(), second.len(), third.len()], [4, 2, 1]);
+        drop((first, second, third));
+        let counts = permits.table.lock();
+        assert_eq!((counts.free, counts.taken.len()), (8, 0));
     }
 }

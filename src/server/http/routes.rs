@@ -9,28 +9,35 @@
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
+use axum::{Extension, Router};
 
 use super::body;
 use super::json_thread::JsonThread;
-use super::permits::{self, Permits};
+use super::permits::{self, Permit, Permits, SMALL_MAX};
 use crate::descriptor::RequestBounds;
 use crate::lease_rollback::LeaseRollback;
-use crate::proto::Code;
+use crate::proto::{Code, wire};
 use crate::server::config::ServerConfig;
 use crate::server::lifecycle::Lifecycle;
+use crate::server::listener::client_address::ClientAddress;
 use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::{Decide, HandleError, RlsResponse, handle, trace_context};
 use crate::server::rls::json::Json;
 
 /// Large bodies, and large responses, of `/json` that are in memory at the same time.
 const LARGE_MAX: usize = 32;
+
+/// Descriptors whose response needs no permit: at 512 bytes each, it is small.
+const DESCRIPTORS_SMALL: usize = SMALL_MAX / 512;
+
+/// The number of the field `descriptors` of a `RateLimitRequest`.
+const DESCRIPTORS: u32 = 2;
 
 /// What the routes share.
 struct HttpState<D> {
@@ -65,11 +72,13 @@ pub(in crate::server) fn router<D: Decide>(
 
 async fn decide<D: Decide>(
     State(state): State<Arc<HttpState<D>>>,
+    Extension(address): Extension<ClientAddress>,
     headers: HeaderMap,
     body: Body,
 ) -> Response {
-    let body = match body::read(body, state.max_body_bytes, &state.large).await {
-        Ok(body) => body,
+    let read = body::read(body, state.max_body_bytes, &state.large, Some(address)).await;
+    let (body, permit) = match read {
+        Ok(read) => read,
         Err(error) => {
             let fix = "send a smaller one, or raise http.max_body_bytes";
             let response = |status: StatusCode, reason: String| (status, reason).into_response();
@@ -77,7 +86,7 @@ async fn decide<D: Decide>(
         }
     };
     let Some((response, rollback)) =
-        state.thread.run(answer(Arc::clone(&state), headers, body)).await
+        state.thread.run(answer(Arc::clone(&state), headers, address, body, permit)).await
     else {
         let reason = "internal error: the request caused a panic; see the log";
         return (StatusCode::INTERNAL_SERVER_ERROR, reason).into_response();
@@ -89,29 +98,52 @@ async fn decide<D: Decide>(
     response
 }
 
-/// The response to `body`, and the rollback to commit when the response is delivered.
+/// The response to `body`, and the rollback to commit when the response is delivered. A large response
+/// has `permit`, or one that is acquired before the decision: a request that was counted must get its
+/// response, or the client would send it again.
 async fn answer<D: Decide>(
     state: Arc<HttpState<D>>,
     headers: HeaderMap,
-    body: Bytes,
+    address: ClientAddress,
+    body: Vec<u8>,
+    mut permit: Option<Permit>,
 ) -> (Response, Option<LeaseRollback>) {
-    let (status, content_type, text, rollback) = decided(&state, &headers, &body).await;
-    // Its permit is free for the response.
+    let message = state.json.read(&body);
     drop(body);
-    match state.large.try_hold(text) {
-        Some(text) => ((status, [(CONTENT_TYPE, content_type)], text).into_response(), rollback),
-        // The request was counted, but its leases end with the rollback.
-        None => (permits::busy(), None),
+    if permit.is_none() && message.as_ref().is_ok_and(|message| has_large_response(message)) {
+        permit = state.large.try_acquire(Some(address));
+        if permit.is_none() {
+            return (permits::busy(), None);
+        }
     }
+    let (status, content_type, text, rollback) = decided(&state, &headers, message).await;
+    let text = match permit.filter(|_| text.len() > SMALL_MAX) {
+        Some(permit) => permit.hold(text),
+        None => text.into(),
+    };
+    ((status, [(CONTENT_TYPE, content_type)], text).into_response(), rollback)
+}
+
+/// Whether the response to `message`, a `RateLimitRequest`, may need a permit.
+fn has_large_response(message: &[u8]) -> bool {
+    let (mut rest, mut descriptors) = (message, 0);
+    while let Ok(Some((number, _))) = wire::next(&mut rest) {
+        descriptors += usize::from(number == DESCRIPTORS);
+    }
+    descriptors > DESCRIPTORS_SMALL
 }
 
 /// The status, the content type and the text of a response, and the rollback.
 type Decided = (StatusCode, HeaderValue, Vec<u8>, Option<LeaseRollback>);
 
-async fn decided<D: Decide>(state: &HttpState<D>, headers: &HeaderMap, body: &[u8]) -> Decided {
+async fn decided<D: Decide>(
+    state: &HttpState<D>,
+    headers: &HeaderMap,
+    message: serde_json::Result<Vec<u8>>,
+) -> Decided {
     let refused = |status, reason: String| (status, TEXT, reason.into_bytes(), None);
     let trace = trace_context(&*state.decider, headers);
-    let message = match state.json.read(body) {
+    let message = match message {
         Ok(message) => message,
         Err(error) => {
             state.decider.count_invalid();

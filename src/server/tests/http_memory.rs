@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -12,13 +13,14 @@ use super::http_connections::connect_from;
 use super::support::{
     HttpResponse, Served, http, in_time, read_response, serve, serve_metrics, settings, wait_until,
 };
+use crate::descriptor::Request;
 use crate::server::ServerMetrics;
-use crate::server::tests::test_handlers::ByDomain;
+use crate::server::tests::test_handlers::{ByDomain, observing};
 
 const OK: &str = r#"{"domain": "ok", "descriptors": [{"entries": [{"key": "k"}]}]}"#;
 
-/// Large bodies that may be in memory at the same time.
-const LARGE_MAX: usize = 32;
+/// Large bodies of one address that may be in memory at the same time.
+const LARGE_MAX: usize = 16;
 
 /// A connection that has sent the first `sent` of 100 000 bytes of a body.
 async fn half_sent(to: SocketAddr, sent: usize) -> TcpStream {
@@ -52,9 +54,50 @@ async fn unfinished_bodies_are_bounded_in_sum() {
     let refused = http(port, "POST", "/json", &large).await;
     assert_eq!(refused.status, 503, "{}", refused.body);
     assert!(refused.head.contains("retry-after: 1"), "{}", refused.head);
+    assert_eq!(post_from(2, port, &large).await.status, 200, "another address");
     drop(open);
     wait_until("the end of the connections", || metrics.http.open.get() <= 2).await;
     assert_eq!(http(port, "POST", "/json", &large).await.status, 200);
+    server.stop().await;
+}
+
+/// The response to `body`, sent from the address 127.0.0.`host`.
+async fn post_from(host: u8, port: SocketAddr, body: &str) -> HttpResponse {
+    let mut stream = connect_from(host, port).await;
+    let length = body.len();
+    let head = "POST /json HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    let request = format!("{head}content-length: {length}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    read_response(&mut stream).await
+}
+
+/// A request whose response may be large is refused before it is counted, or gets its response.
+#[tokio::test]
+async fn a_counted_request_gets_its_response() {
+    let decided = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&decided);
+    let count = move |_: &Request<'_>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    let settings = settings();
+    let metrics = Arc::clone(&settings.server_metrics);
+    let server = serve(observing(count), settings);
+    let port = server.addresses.http;
+    let descriptor = r#"{"entries": [{"key": "k"}]}"#;
+    let body = |number: usize| {
+        let descriptors = vec![descriptor; number].join(",");
+        format!(r#"{{"domain": "ok", "descriptors": [{descriptors}]}}"#)
+    };
+    let mut open = Vec::new();
+    for _ in 0..=LARGE_MAX {
+        open.push(half_sent(port, 50_000).await);
+    }
+    wait_until("the refusal", || metrics.http_busy.get() == 1).await;
+    assert_eq!(http(port, "POST", "/json", &body(17)).await.status, 503);
+    assert_eq!(decided.load(Ordering::Relaxed), 0, "it was not counted");
+    assert_eq!(http(port, "POST", "/json", &body(16)).await.status, 200);
+    assert_eq!(decided.load(Ordering::Relaxed), 1);
+    drop(open);
     server.stop().await;
 }
 

@@ -71,16 +71,19 @@ async fn explain<V: AdminApi>(
     State((api, pages, bounds)): State<(Arc<V>, Pages, RequestBounds)>,
     body: Body,
 ) -> Response {
-    let body = match body::read(body, BODY_BYTES_MAX, pages.permits()).await {
+    let (body, permit) = match body::read(body, BODY_BYTES_MAX, pages.permits(), None).await {
         Ok(body) => body,
         Err(error) => {
             let fix = "send fewer descriptors in one request";
             return body::refused(error, BODY_BYTES_MAX, fix, refusal);
         }
     };
-    let page = pages.answer(move || match explain_all(&*api, &body, &bounds) {
-        Ok(all) => Page::json(StatusCode::OK, &json!({ "explanations": all })),
-        Err(reason) => Page::json(StatusCode::BAD_REQUEST, &json!({ "error": reason })),
+    let page = pages.answer(move || {
+        let _permit = permit;
+        match explain_all(&*api, &body, &bounds) {
+            Ok(all) => Page::json(StatusCode::OK, &json!({ "explanations": all })),
+            Err(reason) => Page::json(StatusCode::BAD_REQUEST, &json!({ "error": reason })),
+        }
     });
     page.await
 }
