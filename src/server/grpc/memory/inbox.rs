@@ -50,7 +50,8 @@ impl RequestInbox {
         EndOnDrop(self.clone())
     }
 
-    /// Receives `body` to its end. `refused` is called if it is too large. Never returns.
+    /// Receives `body` to its end. `refused` is called if it is too large; the rest is then read and
+    /// dropped, because h2 would keep the trailers of a stream that is not read. Never returns.
     pub(in crate::server::grpc) async fn fill<B>(
         &self,
         mut body: B,
@@ -59,6 +60,7 @@ impl RequestInbox {
     where
         B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
     {
+        let mut is_refused = false;
         let end = loop {
             match poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
                 None => break Ok(()),
@@ -68,9 +70,11 @@ impl RequestInbox {
                 }
                 Some(Ok(frame)) => {
                     let Ok(data) = frame.into_data() else { continue };
-                    if let Err(too_large) = self.receive(&data) {
+                    if let Err(too_large) = self.receive(&data)
+                        && !std::mem::replace(&mut is_refused, true)
+                    {
                         refused();
-                        break Err(too_large);
+                        self.end(Err(too_large));
                     }
                 }
             }
@@ -193,6 +197,14 @@ mod tests {
         assert_eq!(read(vec![7, 0, 3], false), (Ok(10), true, 0));
         assert_eq!(read(vec![7, 3], true), (Ok(10), false, 0));
         assert_eq!(read(vec![1; SMALL_REQUEST_MAX], true), (Ok(SMALL_REQUEST_MAX), false, 0));
+    }
+
+    #[test]
+    fn a_refused_request_is_read_to_its_end() {
+        let mut pieces = Pieces(vec![SMALL_REQUEST_MAX; 9], true);
+        let inbox = RequestInbox::default();
+        assert!(inbox.fill(&mut pieces, || ()).now_or_never().is_none());
+        assert_eq!(pieces.0.len(), 0);
     }
 
     #[test]
