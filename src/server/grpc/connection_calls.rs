@@ -114,8 +114,8 @@ impl<D: Decide> ConnectionCalls<D> {
         let memory = CallMemory::of(&self.memory);
         let served = {
             let served = pin!(async {
-                let body = RequestBody::new(body);
-                let framed = framing::read_unary(body, SMALL_REQUEST_MAX, true, &memory).await?;
+                let (body, held) = (RequestBody::new(body), (head.bytes(), &memory));
+                let framed = framing::read_unary(body, SMALL_REQUEST_MAX, true, held).await?;
                 self.service.services.call_received(path, head, framed, &memory).await
             });
             unless_reset(&mut respond, served).await

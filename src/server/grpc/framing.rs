@@ -27,12 +27,12 @@ const COMPRESSED: u8 = 1;
 ///
 /// A message that arrives in one piece is returned without a copy, and then keeps the read buffer
 /// of its connection in memory: 8 KiB, or one frame. `copies` is for a message that is kept for
-/// longer than one poll.
+/// longer than one poll. While the message arrives, `memory` also holds the `head_bytes` of the call.
 pub(super) async fn read_unary<B>(
     mut body: B,
     max: usize,
     copies: bool,
-    memory: &CallMemory<'_>,
+    (head_bytes, memory): (usize, &CallMemory<'_>),
 ) -> Result<Bytes, GrpcStatus>
 where
     B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
@@ -44,7 +44,7 @@ where
                 return Poll::Ready(Ok(frame));
             }
             more.extend_from_slice(&std::mem::take(&mut first));
-            match memory.wait_for_client(more.capacity()) {
+            match memory.wait_for_client(head_bytes + more.capacity()) {
                 Ok(()) => Poll::Pending,
                 Err(full) => Poll::Ready(Err(full)),
             }
@@ -180,7 +180,7 @@ mod tests {
                 let left: VecDeque<_> = pieces.iter().cloned().map(Bytes::from).collect();
                 let polls = left.len() + 2;
                 let (body, memory) = (Pieces::new(left, ends_apart), CallMemory::alone(&budget));
-                match finish(read_unary(body, max, copies, &memory), polls) {
+                match finish(read_unary(body, max, copies, (0, &memory)), polls) {
                     Ok(framed) => match fast_path_message(&framed, max) {
                         Some(message) => Call::FastPath(Bytes::copy_from_slice(message)),
                         None => Call::Tonic,
@@ -227,12 +227,13 @@ mod tests {
         let pieces =
             || VecDeque::from([vec![0_u8, 0, 0, 0x20, 0], vec![7; 0x2000]].map(Bytes::from));
         let memory = CallMemory::alone(&budget);
-        let mut read = Box::pin(read_unary(Pieces::new(pieces(), false), 1 << 20, false, &memory));
+        let body = Pieces::new(pieces(), false);
+        let mut read = Box::pin(read_unary(body, 1 << 20, false, (300, &memory)));
         let waiting = || usize::try_from(metrics.client_memory.waiting.held.get()).unwrap();
         assert!(read.as_mut().now_or_never().is_none());
-        assert_eq!(waiting(), CALL, "nothing has arrived");
+        assert_eq!(waiting(), CALL + 300, "nothing has arrived");
         assert!(read.as_mut().now_or_never().is_none());
-        assert!(waiting() >= CALL + 5, "{} for a prefix", waiting());
+        assert!(waiting() >= CALL + 305, "{} for a prefix", waiting());
         assert_eq!(read.as_mut().now_or_never().unwrap().unwrap().len(), 5 + 0x2000);
         drop(read);
         drop(memory);
@@ -240,7 +241,7 @@ mod tests {
 
         let full = MemoryBudget::new(0, metrics.clone());
         let memory = CallMemory::alone(&full);
-        let read = read_unary(Pieces::new(pieces(), false), 1 << 20, false, &memory);
+        let read = read_unary(Pieces::new(pieces(), false), 1 << 20, false, (0, &memory));
         let refused = read.now_or_never().expect("no wait").unwrap_err();
         assert_eq!(refused.code, GrpcCode::ResourceExhausted);
     }
@@ -253,7 +254,7 @@ mod tests {
             let budget = MemoryBudget::new(1 << 20, Arc::default());
             let memory = CallMemory::alone(&budget);
             let body = Pieces::new(VecDeque::from([framed]), false);
-            let framed = finish(read_unary(body, 1 << 20, false, &memory), 2).unwrap();
+            let framed = finish(read_unary(body, 1 << 20, false, (0, &memory)), 2).unwrap();
             let message = fast_path_message(&framed, 1 << 20).unwrap();
             assert_eq!(String::decode(message).unwrap(), text);
         }

@@ -58,7 +58,7 @@ impl<D: Decide> ShouldRateLimit<D> {
     {
         let (handler, max) = (&self.handler, self.max_message_bytes);
         let copies = handler.decider.may_wait();
-        let framed = framing::read_unary(body, max, copies, memory).await?;
+        let framed = framing::read_unary(body, max, copies, (head.bytes(), memory)).await?;
         if self.fast_path
             && !head.is_compressed()
             && let Some(message) = fast_path_message(&framed, max)

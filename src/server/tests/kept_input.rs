@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::memory_budget::{serving, stop_empty};
 use super::raw::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, Raw, call_headers,
-    frame, streams,
+    frame, headers_to, streams,
 };
-use super::support::{in_time, request, serve_one_worker};
+use super::support::{in_time, request, serve_one_worker, wait_until};
+use crate::server::grpc::should_rate_limit::PATH as SHOULD_RATE_LIMIT;
 use crate::server::tests::test_handlers::ByDomain;
 
 /// The buffers of all connections may have 256 KiB. Each stored path counts a read buffer of 8 KiB.
@@ -25,6 +26,22 @@ async fn stored_paths_count_as_buffers() {
     assert_eq!(metrics.memory_evicted.get(), 1);
     server.try_call().await.unwrap();
     stop_empty(server, &metrics).await;
+}
+
+/// A connection may hold 16 KiB without counting. A call takes 6 KiB of them.
+#[tokio::test]
+async fn headers_of_waiting_calls_count() {
+    let long = [&[0x00, 13][..], b"grpc-encoding", &[0x7f, 0xe1, 0x5c], &[b'x'; 12_000]].concat();
+    for path in [SHOULD_RATE_LIMIT, "/grpc.health.v1.Health/Check"] {
+        let (server, metrics) = serving(ByDomain, true);
+        let mut waiting = Raw::connect(server.addresses.grpc, &[]).await;
+        let headers = [headers_to(path), long.clone()].concat();
+        assert!(waiting.send(&frame(HEADERS, END_HEADERS, 1, &headers)).await);
+        let held = || metrics.client_memory.waiting.held.get() > 1000;
+        wait_until("the headers to count", held).await;
+        drop(waiting);
+        stop_empty(server, &metrics).await;
+    }
 }
 
 /// h2 would read the rest of a field without a name again, as a stored path.
