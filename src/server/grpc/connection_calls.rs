@@ -66,11 +66,12 @@ impl<D: Decide> ConnectionCalls<D> {
         self.memory.hold(buffered, open.get());
     }
 
-    /// Counts `calls` that have arrived at the same time.
-    pub(super) fn count_arrived(&self, calls: usize) {
+    /// Counts `calls` that have arrived at the same time, with `heads` HEADERS frames. h2 refuses some
+    /// streams itself, such as those with too large headers.
+    pub(super) fn count_arrived(&self, calls: usize, heads: u64) {
         let calls = calls as u64;
         self.counts.calls.add_many(calls);
-        let streams = calls + self.counts.open.get();
+        let streams = calls.max(heads) + self.counts.open.get();
         if streams > self.counts.most_streams.get() {
             self.counts.most_streams.set(streams);
         }

@@ -136,6 +136,7 @@ impl<D: Decide> Dispatcher<D> {
                 if !is_stalled {
                     calls.counts.unsent.set(0);
                 }
+                calls.count_arrived(arrived.len(), reads.take_heads());
                 if arrived.is_empty() {
                     calls.hold_buffers(reads, self.max_header_bytes);
                     if writes_first && !is_stalled {
@@ -143,7 +144,6 @@ impl<D: Decide> Dispatcher<D> {
                     }
                     return Poll::Pending;
                 }
-                calls.count_arrived(arrived.len());
                 let mut unsent = 0;
                 for (request, mut respond) in arrived.drain(..) {
                     let started = match self.accept(request) {

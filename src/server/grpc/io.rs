@@ -90,6 +90,7 @@ impl<S> GuardedIo<S> {
         let incomplete = self.control_frames.incomplete_headers();
         let call_frames = self.control_frames.take_call_frames();
         self.throttle.report(call_frames, incomplete.is_some(), self.control_frames.kept_bytes());
+        self.throttle.report_heads(self.control_frames.take_heads());
         self.headers_by = incomplete.map(|stream| match self.headers_by.take() {
             Some((of, by)) if of == stream => (of, by),
             _ => (stream, Box::pin(sleep(self.call_timeout))),

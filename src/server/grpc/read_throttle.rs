@@ -31,6 +31,8 @@ struct State {
     /// Frames that calls may not have read yet, and the largest number of them at a time.
     call_frames: AtomicU64,
     most_call_frames: AtomicU64,
+    /// HEADERS frames whose streams are not counted yet.
+    heads: AtomicU64,
 }
 
 impl ReadThrottle {
@@ -77,6 +79,16 @@ impl ReadThrottle {
         self.0.most_call_frames.fetch_max(frames, Ordering::Relaxed);
         self.0.is_in_header_block.store(is_in_header_block, Ordering::Relaxed);
         self.0.kept_bytes.store(kept_bytes, Ordering::Relaxed);
+    }
+
+    /// Reports `heads` more HEADERS frames.
+    pub(super) fn report_heads(&self, heads: u64) {
+        self.0.heads.fetch_add(heads, Ordering::Relaxed);
+    }
+
+    /// The HEADERS frames since the last call of this method.
+    pub(super) fn take_heads(&self) -> u64 {
+        self.0.heads.swap(0, Ordering::Relaxed)
     }
 
     /// The most HEADERS and DATA frames that h2 has held at a time.

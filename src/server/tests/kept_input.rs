@@ -77,6 +77,23 @@ async fn slots_of_frames_count_as_buffers() {
     stop_empty(server, &metrics).await;
 }
 
+/// A stored header makes each further HEADERS frame of 14 bytes too large. Their 400 streams take
+/// 768 KiB, and their frames alone would have room.
+#[tokio::test]
+async fn streams_that_h2_refuses_count() {
+    let (server, metrics) = serving(ByDomain, true);
+    let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
+    let stored = [&[0x40, 1, b'x', 0x7f, 0x97, 0x1e][..], &[b'v'; 3990]].concat();
+    let begun = frame(HEADERS, END_HEADERS | END_STREAM, 1, &stored);
+    let large = |stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &[0xbe; 5]);
+    let refused = streams().skip(1).take(400).flat_map(large);
+    assert!(hostile.send(&begun.into_iter().chain(refused).collect::<Vec<u8>>()).await);
+    in_time("the end of the connection", hostile.closed()).await;
+    assert_eq!(metrics.memory_evicted.get(), 1);
+    server.try_call().await.unwrap();
+    stop_empty(server, &metrics).await;
+}
+
 #[tokio::test]
 async fn incomplete_headers_end_in_time() {
     let (server, metrics) = serve_one_worker(ByDomain, true, |settings| {

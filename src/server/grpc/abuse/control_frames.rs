@@ -41,6 +41,7 @@ pub(in crate::server::grpc) struct ControlFrameLimiter {
     /// The stream of the CONTINUATION frame that ends a header block, if this is the last frame.
     last_of_block: Option<u32>,
     call_frames: u64,
+    heads: u64,
     table: HeaderTable,
     budget: u32,
     max: u32,
@@ -57,6 +58,7 @@ impl ControlFrameLimiter {
             open_block: None,
             last_of_block: None,
             call_frames: 0,
+            heads: 0,
             table: HeaderTable::default(),
             budget: max,
             max,
@@ -79,6 +81,12 @@ impl ControlFrameLimiter {
     /// them until its call has read it.
     pub(in crate::server::grpc) fn take_call_frames(&mut self) -> u64 {
         std::mem::take(&mut self.call_frames)
+    }
+
+    /// The HEADERS frames since the last call of this method. h2 has a stream for each of them, also
+    /// for those that it refuses itself, until the response is written.
+    pub(in crate::server::grpc) fn take_heads(&mut self) -> u64 {
+        std::mem::take(&mut self.heads)
     }
 
     /// Counts the frames in `bytes`, which may start and end anywhere. Returns false once the
@@ -124,6 +132,7 @@ impl ControlFrameLimiter {
                 self.table.begin_headers(bytes, length, flags, stream);
                 self.open_block = (flags & END_HEADERS == 0).then_some(stream);
                 self.call_frames += 1;
+                self.heads += 1;
                 self.budget = self.budget.saturating_add(PER_CALL).min(self.max);
             }
             CONTINUATION => {
@@ -244,16 +253,16 @@ mod tests {
     fn frames_with_a_slot_in_h2_are_counted() {
         let at = Instant::now();
         let mut frames = ControlFrameLimiter::new(100);
-        for (bytes, count) in [
-            (frame(1, 4, b"head"), 1),
-            (frame(0, 0, b"data"), 1),
-            (frame(0, 1, &[]), 1),
-            (frame(0, 0, &[]), 0),
-            (frame(9, 4, b"rest"), 0),
-            (frame(6, 0, &[0; 8]), 0),
+        for (bytes, counts) in [
+            (frame(1, 4, b"head"), (1, 1)),
+            (frame(0, 0, b"data"), (1, 0)),
+            (frame(0, 1, &[]), (1, 0)),
+            (frame(0, 0, &[]), (0, 0)),
+            (frame(9, 4, b"rest"), (0, 0)),
+            (frame(6, 0, &[0; 8]), (0, 0)),
         ] {
             assert!(frames.read(&bytes, || at));
-            assert_eq!(frames.take_call_frames(), count, "{bytes:?}");
+            assert_eq!((frames.take_call_frames(), frames.take_heads()), counts, "{bytes:?}");
         }
     }
 
