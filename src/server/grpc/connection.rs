@@ -104,7 +104,8 @@ impl<D: Decide> ConnectionContext<D> {
             Ok(connection) => connection,
             Err(error) => return count_error(metrics, &error),
         };
-        let calls = ConnectionCalls::new(&dispatcher.should_rate_limit, memory, slot.calls());
+        let service = &dispatcher.should_rate_limit;
+        let calls = ConnectionCalls::new(service, memory, slot.calls(), reads.clone());
         let pings = connection.ping_pong();
         let mut silent = pin!(keepalive(pings, &reads, settings));
         let age = settings.max_connection_age.map(jittered);

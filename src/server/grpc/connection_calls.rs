@@ -24,6 +24,7 @@ pub(super) struct ConnectionCalls<D> {
     pub(super) service: Arc<ShouldRateLimit<D>>,
     pub(super) memory: ConnectionMemory,
     pub(super) counts: ConnectionCounts,
+    reads: ReadThrottle,
 }
 
 /// Counts of one connection.
@@ -42,14 +43,15 @@ pub(super) struct ConnectionCounts {
 }
 
 impl<D: Decide> ConnectionCalls<D> {
-    /// The calls of a new connection, which are counted in `calls`.
+    /// The calls of a new connection, which are counted in `calls`. What `reads` allows depends on them.
     pub(super) fn new(
         service: &Arc<ShouldRateLimit<D>>,
         memory: ConnectionMemory,
         calls: &Arc<AtomicCount>,
+        reads: ReadThrottle,
     ) -> Arc<ConnectionCalls<D>> {
         let counts = ConnectionCounts { calls: Arc::clone(calls), ..ConnectionCounts::default() };
-        Arc::new(ConnectionCalls { service: Arc::clone(service), memory, counts })
+        Arc::new(ConnectionCalls { service: Arc::clone(service), memory, counts, reads })
     }
 
     /// Counts what h2 buffers for the connection after `reads`. `max_header_bytes` is
@@ -84,7 +86,7 @@ impl<D: Decide> ConnectionCalls<D> {
         body: RecvStream,
         mut respond: SendResponse<Bytes>,
     ) -> Queued {
-        let memory = CallMemory::of(&self.memory);
+        let (memory, is_compressed) = (CallMemory::of(&self.memory), head.is_compressed());
         let served = {
             let served = pin!(self.service.respond(head, RequestBody::new(body), &memory));
             unless_reset(&mut respond, served).await
@@ -97,6 +99,11 @@ impl<D: Decide> ConnectionCalls<D> {
             // Boxed, like the call in `respond`: the future of every call has room for the largest
             // part.
             Some(Ok(ServedResponse::Tonic(served))) => {
+                if is_compressed {
+                    // A refused message may have had the largest size.
+                    let bytes = served.message_bytes.unwrap_or(self.service.max_message_bytes);
+                    self.reads.charge(bytes);
+                }
                 let metrics = &self.service.metrics;
                 Box::pin(response::send(&mut respond, *served, metrics, &memory)).await
             }

@@ -22,6 +22,8 @@ pub(super) struct ReadThrottle(Arc<State>);
 #[derive(Debug, Default)]
 struct State {
     left: AtomicUsize,
+    /// Bytes that the next polls may read less.
+    debt: AtomicUsize,
     was_read: AtomicBool,
     is_paused: AtomicBool,
     is_write_stalled: AtomicBool,
@@ -40,7 +42,9 @@ impl ReadThrottle {
     pub(super) async fn poll_with_budget<C: Future>(&self, connection: C) -> C::Output {
         let mut connection = pin!(connection);
         poll_fn(|context| {
-            self.0.left.store(BYTES, Ordering::Relaxed);
+            let debt = self.0.debt.load(Ordering::Relaxed);
+            self.0.left.store(BYTES.saturating_sub(debt), Ordering::Relaxed);
+            self.0.debt.store(debt.saturating_sub(BYTES), Ordering::Relaxed);
             // h2 has parsed all that was read, unless a write stopped it. Calls have read their
             // frames: each call was polled since then.
             if !self.is_write_stalled() {
@@ -116,6 +120,12 @@ impl ReadThrottle {
         self.0.was_read.swap(false, Ordering::Relaxed)
     }
 
+    /// Spends `bytes` of the next polls: a compressed message costs time for the bytes that it had before
+    /// compression.
+    pub(super) fn charge(&self, bytes: usize) {
+        self.0.debt.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Spends `bytes` that were read.
     pub(super) fn spend(&self, bytes: usize) {
         let left = self.0.left.load(Ordering::Relaxed).saturating_sub(bytes);
@@ -135,6 +145,17 @@ mod tests {
         let connection = async { throttle.report(frames, false, 0) };
         throttle.poll_with_budget(connection).now_or_never().expect("it is ready");
         throttle.most_call_frames()
+    }
+
+    #[test]
+    fn a_charge_is_paid_by_the_next_polls() {
+        let throttle = ReadThrottle::default();
+        throttle.charge(2 * BYTES + 1);
+        let is_spent = || {
+            let spent = throttle.poll_with_budget(async { throttle.is_spent() });
+            spent.now_or_never().expect("it is ready")
+        };
+        assert_eq!([(); 4].map(|()| is_spent()), [true, true, false, false]);
     }
 
     #[test]

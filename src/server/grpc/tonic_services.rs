@@ -51,7 +51,13 @@ pub(super) type ResponseBody = tonic::body::Body;
 pub(super) struct TonicResponse {
     pub(super) response: Response<ResponseBody>,
     pub(super) rollback: Option<LeaseRollback>,
+    /// The bytes of the message that was decided, without compression.
+    pub(super) message_bytes: Option<usize>,
 }
+
+/// The bytes of a message, in the extensions of tonic's response.
+#[derive(Clone, Copy)]
+struct MessageBytes(usize);
 
 /// All services of the gRPC port, as tonic serves them.
 #[derive(Clone)]
@@ -80,7 +86,12 @@ impl TonicServices {
     {
         let Ok(mut response) = self.0.call(request.map(TonicBody)).await;
         let rollback = response.extensions_mut().remove::<PendingRollback>();
-        TonicResponse { response, rollback: rollback.and_then(PendingRollback::take) }
+        let message_bytes = response.extensions_mut().remove::<MessageBytes>();
+        TonicResponse {
+            response,
+            rollback: rollback.and_then(PendingRollback::take),
+            message_bytes: message_bytes.map(|MessageBytes(bytes)| bytes),
+        }
     }
 
     /// Serves a call whose body was received completely. While the response is pending, `memory`
@@ -114,8 +125,10 @@ impl<D: Decide> RateLimitService for RateLimitHandler<D> {
         drop(request);
         // The compressed bytes count already. The inflated message may be 1000 times larger.
         let memory = CallMemory::of_address(&self.budget, &address);
+        let bytes = MessageBytes(message.len());
         let RlsResponse { message, rollback } = self.handle(&head, &message, &memory).await?;
         let mut response = tonic::Response::new(message);
+        response.extensions_mut().insert(bytes);
         if let Some(rollback) = rollback {
             response.extensions_mut().insert(PendingRollback::new(rollback));
         }
