@@ -64,7 +64,7 @@ impl<D: Decide> GrpcService<D> {
                 Received { status: 0, message: String::new(), body: framed(&message).to_vec() }
             }
             Ok(ServedResponse::Tonic(served)) => {
-                let TonicResponse { response, rollback } = *served;
+                let TonicResponse { response, rollback, .. } = *served;
                 let received = receive(response).await;
                 rollback.into_iter().for_each(|rollback| rollback.commit());
                 received

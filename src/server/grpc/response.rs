@@ -91,7 +91,7 @@ pub(super) async fn send(
     metrics: &ServerMetrics,
     memory: &CallMemory<'_>,
 ) -> Queued {
-    let TonicResponse { response, rollback } = served;
+    let TonicResponse { response, rollback, .. } = served;
     if response.headers().get(GRPC_STATUS) == Some(&OUT_OF_RANGE) {
         metrics.message_too_large.add();
     }

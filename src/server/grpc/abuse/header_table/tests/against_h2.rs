@@ -176,7 +176,11 @@ fn block() -> impl Strategy<Value = Block> {
         // Stream 5 would depend on itself, and h2 would skip its block.
         (WITH_PRIORITY, vec![0, 0, 0, 5, 16], 0),
     ];
-    (fields, cuts, prop::sample::select(extras)).prop_map(|(fields, cuts, extra)| Block { fields, cuts, extra })
+    (fields, cuts, prop::sample::select(extras)).prop_map(|(fields, cuts, extra)| Block {
+        fields,
+        cuts,
+        extra,
+    })
 }
 
 /// Four entries, so that the indexes of random fields exist.
