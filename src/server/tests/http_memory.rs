@@ -79,9 +79,8 @@ async fn a_counted_request_gets_its_response() {
     let count = move |_: &Request<'_>| {
         counted.fetch_add(1, Ordering::Relaxed);
     };
-    let settings = settings();
-    let metrics = Arc::clone(&settings.server_metrics);
-    let server = serve(observing(count), settings);
+    let server = serve(observing(count), settings());
+    let metrics = Arc::clone(&server.metrics);
     let port = server.addresses.http;
     let descriptor = r#"{"entries": [{"key": "k"}]}"#;
     let body = |number: usize| {

@@ -159,10 +159,14 @@ fn field() -> impl Strategy<Value = Vec<u8>> {
         let name = if index == 0 { name } else { Vec::new() };
         [number(first, mask, index), name, value].concat()
     });
-    prop_oneof![
-        6 => literal,
-        1 => bytes(&[(1, &[0x83]), (1, &[0x84]), (1, &[0xbe]), (1, &[0xc1]), (1, b"\x42\x03GET")]),
-    ]
+    let other = bytes(&[
+        (1, b"\x83"),
+        (1, b"\x84"),
+        (1, b"\xbe"),
+        (1, b"\xc1"),
+        (1, b"\x42\x03GET"),
+    ]);
+    prop_oneof![6 => literal, 1 => other]
 }
 
 fn block() -> impl Strategy<Value = Block> {
