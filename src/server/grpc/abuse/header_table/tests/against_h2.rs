@@ -159,13 +159,8 @@ fn field() -> impl Strategy<Value = Vec<u8>> {
         let name = if index == 0 { name } else { Vec::new() };
         [number(first, mask, index), name, value].concat()
     });
-    let other = bytes(&[
-        (1, b"\x83"),
-        (1, b"\x84"),
-        (1, b"\xbe"),
-        (1, b"\xc1"),
-        (1, b"\x42\x03GET"),
-    ]);
+    let other =
+        bytes(&[(1, b"\x83"), (1, b"\x84"), (1, b"\xbe"), (1, b"\xc1"), (1, b"\x42\x03GET")]);
     prop_oneof![6 => literal, 1 => other]
 }
 
@@ -180,11 +175,8 @@ fn block() -> impl Strategy<Value = Block> {
         // Stream 5 would depend on itself, and h2 would skip its block.
         (WITH_PRIORITY, vec![0, 0, 0, 5, 16], 0),
     ];
-    (fields, cuts, prop::sample::select(extras)).prop_map(|(fields, cuts, extra)| Block {
-        fields,
-        cuts,
-        extra,
-    })
+    let parts = (fields, cuts, prop::sample::select(extras));
+    parts.prop_map(|(fields, cuts, extra)| Block { fields, cuts, extra })
 }
 
 /// Four entries, so that the indexes of random fields exist.
