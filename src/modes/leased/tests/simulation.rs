@@ -1,11 +1,14 @@
 //! Simulations of several instances with random faults. Limits are never exceeded, and early
-//! denials are due to unspent credits of other instances only.
+//! denials are due to unspent tokens of other instances only.
+//!
+//! `src/limiter/tests/simulation` covers what this one does not: reloads, outages, several nodes,
+//! hits that return through other instances, and early denials of all algorithms.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::fixture::{BEGIN, Instance, network};
+use super::fixture::{Instance, network};
 use super::oracle::{Passed, broken};
 use crate::key::CounterKey;
 use crate::limit::{Algorithm, Limit, Tier};
@@ -168,7 +171,10 @@ fn run_all(algorithm: Algorithm) {
         calls += cluster.calls();
     }
     println!("{algorithm:?}: {passed} passed, {denied} denied, {refunds} refunds, {calls} calls");
+    // One seed may have no refunds.
+    let several = seeds().count() > 1;
     assert!(passed > 0);
+    assert!(!several || (denied > 0 && refunds > 0));
 }
 
 #[test]
@@ -205,10 +211,12 @@ fn highest(cluster: &Network) -> HashMap<Micros, u64> {
 }
 
 #[test]
-fn a_denial_means_all_credits_were_drawn() {
+fn a_denial_means_all_tokens_were_drawn() {
+    let mut all_denied = 0;
     for seed in seeds() {
         let (limit, history, cluster) = run(seed, Algorithm::FixedWindow);
         let [tier] = &*limit.tiers else { continue };
+        all_denied += history.denied.len();
         let highest = highest(&cluster);
         for denied in &history.denied {
             // The window that the request read, or one that had begun when its refill arrived.
@@ -220,6 +228,6 @@ fn a_denial_means_all_credits_were_drawn() {
             let full = full || denied.hits > tier.requests;
             assert!(full, "{denied:?}\nWEIR_LEASED_SEED={seed} {limit:?}");
         }
-        assert!(cluster.now() > BEGIN);
     }
+    assert!(all_denied > 0 || seeds().count() == 1);
 }

@@ -1,4 +1,7 @@
 //! Simulations of several instances with random traffic, checked against all hits that passed.
+//!
+//! `src/limiter/tests/simulation` covers what this one does not: latency, reloads, outages, the end
+//! of instances, clocks that differ, and refunds.
 
 use super::*;
 
