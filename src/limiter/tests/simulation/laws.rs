@@ -16,6 +16,7 @@ use crate::testing::network::Conditions;
 
 mod conservation;
 mod early;
+mod floored;
 mod leak;
 mod over;
 
@@ -27,29 +28,48 @@ pub(super) struct Violation {
     pub(super) what: String,
 }
 
-/// The check of a law, which returns what contradicts it.
-type Check = fn(&Facts<'_>) -> Option<String>;
+/// One law.
+pub(super) struct Law {
+    pub(super) name: &'static str,
+    /// Whether there is something in the history of a counter that the law restricts.
+    applies: fn(&Facts<'_>) -> bool,
+    /// What contradicts the law, where it applies.
+    contradiction: fn(&Facts<'_>) -> Option<String>,
+}
 
-/// The first broken law.
-pub(super) fn broken(schedule: &Schedule, history: &History) -> Option<Violation> {
-    (0..schedule.counters.len()).find_map(|index| {
+/// All laws, in the order of their checks.
+pub(super) const LAWS: [Law; 9] = [
+    leak::ANSWERED,
+    conservation::WINDOWS,
+    conservation::SLOTS,
+    over::NEVER,
+    over::WITH_REFUNDS,
+    over::SYNCED,
+    early::BESIDE_REDIS,
+    early::BESIDE_HITS,
+    leak::KEPT,
+];
+
+/// The number of counters to which each of [`LAWS`] applied.
+pub(super) type Counts = [u64; LAWS.len()];
+
+/// The first broken law of a run, and the number of counters to which each law applied until then.
+pub(super) fn judge(schedule: &Schedule, history: &History) -> (Option<Violation>, Counts) {
+    let mut counts = Counts::default();
+    for index in 0..schedule.counters.len() {
         let facts = Facts::of(schedule, history, index);
-        let laws: [(&'static str, Check); 9] = [
-            ("answered", leak::unanswered),
-            ("conservation", conservation::windows),
-            ("slots", conservation::slots),
-            ("never over", over::never),
-            ("never over with refunds", over::with_refunds),
-            ("overrun", over::synced),
-            ("early denial", early::beside_redis),
-            ("early denial beside all hits", early::beside_hits),
-            ("leak", leak::kept),
-        ];
-        let broken = |(law, check): (&'static str, Check)| {
-            Some(Violation { law, what: format!("c{index}: {}", check(&facts)?) })
-        };
-        laws.into_iter().find_map(broken)
-    })
+        for (law, count) in LAWS.iter().zip(&mut counts) {
+            if !(law.applies)(&facts) {
+                continue;
+            }
+            *count += 1;
+            if let Some(what) = (law.contradiction)(&facts) {
+                let what = format!("c{index}: {what}");
+                return (Some(Violation { law: law.name, what }), counts);
+            }
+        }
+    }
+    (None, counts)
 }
 
 /// What the laws need to know about one counter.
@@ -104,6 +124,16 @@ impl<'a> Facts<'a> {
 
     fn instances(&self) -> usize {
         self.schedule.offsets.len()
+    }
+
+    /// Whether the limit holds without exceptions: one instance decides, or none by a replica.
+    fn is_strict(&self) -> bool {
+        self.instances() == 1 || !matches!(self.mode, Mode::Synced { .. })
+    }
+
+    /// Whether a hit passed.
+    fn passes(&self) -> bool {
+        self.asked.iter().any(|asked| asked.passed() > 0)
     }
 
     /// Whether no hit leaves the counter during the run.

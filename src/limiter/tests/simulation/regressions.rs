@@ -3,15 +3,15 @@
 use super::history::Decided;
 use super::rules::{self, Counter, Windows};
 use super::schedule::{Event, Schedule, Then, What};
-use super::{history, judge, laws, run};
+use super::{history, laws, run};
 use crate::limit::{Algorithm, Limit, Mode};
 use crate::testing::network::Conditions;
 
-/// Milliseconds from one day's quarter to the instant of these schedules.
-const EPOCH: u64 = 86_400_000_000 * 20_000 + 30_000_000_000;
+/// The instant at which these schedules begin, in microseconds.
+pub(super) const EPOCH: u64 = 86_400_000_000 * 20_000 + 30_000_000_000;
 
 /// A schedule of one counter with a rule that `fits`, and a network of this latency.
-fn schedule(
+pub(super) fn schedule(
     counter: Counter,
     mode: usize,
     fits: impl Fn(&Limit, Mode) -> bool,
@@ -37,7 +37,7 @@ fn schedule(
     }
 }
 
-fn counter(algorithm: Algorithm) -> Counter {
+pub(super) fn counter(algorithm: Algorithm) -> Counter {
     Counter { algorithm, windows: Windows::Day, reserves: false, free: false }
 }
 
@@ -57,12 +57,11 @@ impl Schedule {
     }
 
     fn holds(self) {
-        let (violation, _) = judge(&self);
+        let history = run::run(&self);
         if std::env::var("WEIR_SIMULATION_SHOW").is_ok() {
-            println!("{}", history::text(&self, &run::run(&self)));
+            println!("{}", history::text(&self, &history));
         }
-        if let Some(violation) = violation {
-            let history = run::run(&self);
+        if let (Some(violation), _) = laws::judge(&self, &history) {
             panic!("{}: {}\n{}", violation.law, violation.what, history::text(&self, &history));
         }
     }
@@ -192,6 +191,24 @@ fn a_replica_may_end_with_unsent_refunds() {
         .event(0, hit)
         .event(200, What::Down { node: 0, down: true })
         .holds();
+}
+
+/// A refund through an instance that lacks the hit has no effect, and the hit stays counted.
+#[test]
+fn a_refund_may_overtake_its_hit() {
+    let fits = |limit: &Limit, mode: Mode| {
+        limit.tiers[0].requests >= 3 && rules::interval(mode) == 20_000
+    };
+    let schedule = schedule(counter(Algorithm::SlidingWindow), 2, fits, 2, 30);
+    // The first hit creates the replica, which decides the second one. It is sent later.
+    let then = Then::Refund { after: 1, instance: 1 };
+    let hit = What::Request { instance: 0, parts: vec![(0, 1)], then };
+    let schedule = schedule.event(0, hit.clone()).event(0, hit);
+    let history = run::run(&schedule);
+    let kept: i64 = history.asked.iter().map(|asked| asked.passed() - asked.returned()).sum();
+    let counted: i64 = history.applied.iter().map(|one| one.added()).sum();
+    assert_eq!((kept, counted), (0, 1));
+    schedule.holds();
 }
 
 /// A node that is down does not disturb the counters of the other.

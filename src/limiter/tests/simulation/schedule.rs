@@ -182,9 +182,7 @@ impl Schedule {
         let then = if closes(first) && rng.chance(95) {
             Then::Close { after, instance: other, hits: rng.below(2 * most + 1) }
         } else if follows && !closes(first) && parts.len() == 1 && rng.chance(25) {
-            // A synced instance can give back only what it has, so hits return where they passed.
-            let synced = self.counters[first].mode(self.variant) == 2;
-            Then::Refund { after, instance: if synced { instance } else { other } }
+            Then::Refund { after, instance: other }
         } else {
             Then::Nothing
         };

@@ -1,6 +1,6 @@
 //! Shrinks a failing schedule: drops events, nodes and faults, as long as the same law is broken.
 
-use super::judge;
+use super::broken;
 use super::schedule::{Schedule, Then, What};
 use crate::testing::network::Conditions;
 
@@ -13,7 +13,7 @@ pub(super) fn shrunk(schedule: Schedule, law: &str) -> Schedule {
     let mut attempts = 0;
     let mut breaks = |candidate: &Schedule| {
         attempts += 1;
-        attempts < ATTEMPTS && judge(candidate).0.is_some_and(|broken| broken.law == law)
+        attempts < ATTEMPTS && broken(candidate).is_some_and(|broken| broken.law == law)
     };
     // Large pieces first.
     let mut piece = best.events.len() / 2;

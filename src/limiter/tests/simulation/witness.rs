@@ -24,11 +24,13 @@ pub(super) struct Call {
     pub(super) instance: usize,
     pub(super) key: CounterKey,
     /// The step; `None` for a reading of the clock.
-    step: Option<Step>,
+    pub(super) step: Option<Step>,
     /// When it was sent, by the clock of the nodes.
-    sent: Micros,
+    pub(super) sent: Micros,
+    /// When it ended, or was dropped.
+    pub(super) ended: Micros,
     /// The error; `None` if there was an outcome.
-    error: Option<StoreError>,
+    pub(super) error: Option<StoreError>,
 }
 
 impl Witness {
@@ -52,13 +54,19 @@ impl Witness {
         lock(&self.calls).clone()
     }
 
+    fn now_of_nodes(&self) -> Micros {
+        self.store.store().network().now()
+    }
+
     /// The call, before its result. A call that is dropped has none.
     fn begin(&self, key: &CounterKey, step: Option<&Step>) -> Recorded<'_> {
+        let sent = self.now_of_nodes();
         let call = Call {
             instance: self.instance,
             key: *key,
             step: step.cloned(),
-            sent: self.store.store().network().now(),
+            sent,
+            ended: sent,
             error: Some(StoreError::Timeout),
         };
         Recorded { witness: self, call: Some(call) }
@@ -81,7 +89,9 @@ impl Recorded<'_> {
 
 impl Drop for Recorded<'_> {
     fn drop(&mut self) {
-        lock(&self.witness.calls).extend(self.call.take());
+        let ended = self.witness.now_of_nodes();
+        let call = self.call.take().map(|call| Call { ended, ..call });
+        lock(&self.witness.calls).extend(call);
     }
 }
 

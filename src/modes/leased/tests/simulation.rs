@@ -1,5 +1,5 @@
 //! Simulations of several instances with random faults. Limits are never exceeded, and early
-//! denials are due to unspent tokens of other instances only.
+//! denials are due to unspent credits of other instances only.
 //!
 //! `src/limiter/tests/simulation` covers what this one does not: reloads, outages, several nodes,
 //! hits that return through other instances, and early denials of all algorithms.
@@ -211,7 +211,7 @@ fn highest(cluster: &Network) -> HashMap<Micros, u64> {
 }
 
 #[test]
-fn a_denial_means_all_tokens_were_drawn() {
+fn a_denial_means_all_credits_were_drawn() {
     let mut all_denied = 0;
     for seed in seeds() {
         let (limit, history, cluster) = run(seed, Algorithm::FixedWindow);

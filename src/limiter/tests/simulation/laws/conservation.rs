@@ -3,10 +3,22 @@
 use super::*;
 
 /// After the end of all instances, a window that has not ended has the hits that passed.
-pub(super) fn windows(facts: &Facts<'_>) -> Option<String> {
-    if !facts.counts_all() || !facts.kept {
-        return None;
-    }
+pub(super) const WINDOWS: Law = Law {
+    name: "conservation",
+    applies: |facts| facts.counts_all() && facts.kept,
+    contradiction: windows,
+};
+
+/// Slots that were released are free again, and all others are taken.
+pub(super) const SLOTS: Law = Law {
+    name: "slots",
+    applies: |facts| {
+        facts.limit.algorithm == Algorithm::Concurrency && facts.kept && facts.calm
+    },
+    contradiction: slots,
+};
+
+fn windows(facts: &Facts<'_>) -> Option<String> {
     let count = facts.used(&facts.history.state(&facts.key), facts.history.end);
     let mut passed: i64 = facts.asked.iter().map(|asked| asked.passed() - asked.returned()).sum();
     for asked in &facts.asked {
@@ -18,8 +30,9 @@ pub(super) fn windows(facts: &Facts<'_>) -> Option<String> {
     let denied: i64 = facts.asked.iter().filter(denied).map(|asked| asked.hits).sum();
     let counts_denied = facts.limit.count_denied || !facts.same_rules;
     let denied = if counts_denied { denied } else { 0 };
+    let stays = floored::floored(facts, facts.history.end);
     if facts.calm {
-        let most = passed + denied;
+        let most = passed + denied + stays;
         return (count < passed || count > most)
             .then(|| format!("{passed} hits passed, and Redis has {count}"));
     }
@@ -36,7 +49,7 @@ pub(super) fn windows(facts: &Facts<'_>) -> Option<String> {
         Kind::Hits => 0,
     });
     let opened: i64 = opened.sum();
-    let stays = unreturned(facts) + unsent(facts);
+    let stays = stays + unreturned(facts) + unsent(facts);
     let most = passed + denied + lost_hits(facts, 1, true) + back + opened + stays;
     // Redis cannot tell hits of several instances from each other after an unknown exchange, and
     // an instance that ends while Redis is down loses what it has not sent.
@@ -88,11 +101,7 @@ fn unsent(facts: &Facts<'_>) -> i64 {
     (0..facts.instances()).map(of).sum()
 }
 
-/// Slots that were released are free again, and all others are taken.
-pub(super) fn slots(facts: &Facts<'_>) -> Option<String> {
-    if facts.limit.algorithm != Algorithm::Concurrency || !facts.kept || !facts.calm {
-        return None;
-    }
+fn slots(facts: &Facts<'_>) -> Option<String> {
     let used = facts.used(&facts.history.state(&facts.key), facts.history.end);
     let taken: i64 = facts.asked.iter().map(|asked| asked.passed()).sum();
     let released = |asked: &&Asked| match (asked.kind, asked.decided) {

@@ -8,11 +8,38 @@ const REMEMBERED: Micros = Micros::SECOND;
 
 /// A denial of an exact counter: at some instant from one second before the request until its
 /// response, Redis had no room for the hits.
-pub(super) fn beside_redis(facts: &Facts<'_>) -> Option<String> {
-    // Denied hits that count are reported to Redis later.
-    if facts.mode != Mode::Exact || !facts.same_rules || facts.limit.count_denied {
-        return None;
-    }
+pub(super) const BESIDE_REDIS: Law = Law {
+    name: "early denial",
+    applies: |facts| {
+        // Denied hits that count are reported to Redis later.
+        let exact = facts.mode == Mode::Exact && !facts.limit.count_denied;
+        exact && facts.same_rules && denied(facts).next().is_some()
+    },
+    contradiction: beside_redis,
+};
+
+/// A denial of a leased or synced counter: the hits did not fit in addition to all hits that
+/// passed, and to the credits that other instances had.
+pub(super) const BESIDE_HITS: Law = Law {
+    name: "early denial beside all hits",
+    applies: |facts| {
+        let all_counted = facts.counts_all();
+        let modelled = match facts.mode {
+            Mode::Exact => false,
+            Mode::Leased => facts.instances() == 1 || all_counted,
+            Mode::Synced { .. } => true,
+        };
+        // Redis cannot tell whose hits returned after an exchange without an outcome. Hits that
+        // have left the counter do not return.
+        let traced = all_counted && (facts.calm || facts.instances() == 1);
+        let traced = traced || !facts.gives_back();
+        let same = facts.same_rules && facts.kept;
+        modelled && traced && same && denied(facts).next().is_some()
+    },
+    contradiction: beside_hits,
+};
+
+fn beside_redis(facts: &Facts<'_>) -> Option<String> {
     let steps: Vec<_> = facts.history.applied.iter().filter(|one| one.key == facts.key).collect();
     denied(facts).find_map(|asked| {
         let since = asked.begun.saturating_sub(REMEMBERED);
@@ -37,22 +64,8 @@ pub(super) fn beside_redis(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
-/// A denial of a leased or synced counter: the hits did not fit in addition to all hits that
-/// passed, and to the credits that other instances had.
-pub(super) fn beside_hits(facts: &Facts<'_>) -> Option<String> {
+fn beside_hits(facts: &Facts<'_>) -> Option<String> {
     let leased = facts.mode == Mode::Leased;
-    let all_counted = facts.counts_all();
-    let applies = match facts.mode {
-        Mode::Exact => false,
-        Mode::Leased => facts.instances() == 1 || all_counted,
-        Mode::Synced { .. } => true,
-    };
-    // Redis cannot tell whose hits returned after an exchange without an outcome. Hits that have
-    // left the counter do not return.
-    let traced = all_counted && (facts.calm || facts.instances() == 1);
-    if !applies || !facts.same_rules || !facts.kept || (facts.gives_back() && !traced) {
-        return None;
-    }
     denied(facts).find_map(|asked| {
         let held = if leased { held_by_others(facts, asked) } else { 0 };
         let early = |now| facts.allows(&model(facts, asked, now), asked.hits + held, now);
@@ -125,6 +138,10 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
             };
             steps.push((at, part - hits));
         }
+    }
+    let floored = floored::floored(facts, asked.end);
+    if floored > 0 {
+        steps.push((now, floored));
     }
     steps.sort_by_key(|(at, _)| *at);
     let mut state = None;

@@ -3,13 +3,21 @@
 use super::*;
 
 /// Every request has a decision.
-pub(super) fn unanswered(facts: &Facts<'_>) -> Option<String> {
+pub(super) const ANSWERED: Law = Law {
+    name: "answered",
+    applies: |facts| !facts.asked.is_empty(),
+    contradiction: unanswered,
+};
+
+/// After its end, an instance has no call in flight. If every call succeeded, it has no replica.
+pub(super) const KEPT: Law = Law { name: "leak", applies: |_| true, contradiction: kept };
+
+fn unanswered(facts: &Facts<'_>) -> Option<String> {
     let open = facts.asked.iter().find(|asked| asked.decided == Decided::Pending)?;
     Some(format!("no decision for {open:?}"))
 }
 
-/// After its end, an instance has no call in flight. If every call succeeded, it has no replica.
-pub(super) fn kept(facts: &Facts<'_>) -> Option<String> {
+fn kept(facts: &Facts<'_>) -> Option<String> {
     facts.history.kept.iter().enumerate().find_map(|(instance, &(in_flight, replicas))| {
         if in_flight > 0 {
             return Some(format!("i{instance} has {in_flight} calls in flight"));

@@ -1,22 +1,43 @@
 //! Never over the limit (exact, leased), and bounded overrun (synced).
 
-use limit_oracle::{Allowed, Law, Tier, violation};
+use limit_oracle::{Allowed, Law as Oracle, Tier, violation};
 
 use super::*;
 
 /// The hits that passed are within the limit in every window and interval.
-pub(super) fn never(facts: &Facts<'_>) -> Option<String> {
-    let alone = facts.instances() == 1;
-    let bounded = !matches!(facts.mode, Mode::Synced { .. }) || alone;
-    if !bounded || !facts.same_rules || !facts.kept {
-        return None;
-    }
-    if facts.limit.algorithm == Algorithm::Concurrency {
-        return slots(facts);
-    }
-    if facts.gives_back() || facts.counter.reserves {
-        return None;
-    }
+pub(super) const NEVER: Law = Law {
+    name: "never over",
+    applies: |facts| {
+        let slots = facts.limit.algorithm == Algorithm::Concurrency;
+        let traced = slots || !(facts.gives_back() || facts.counter.reserves);
+        facts.is_strict() && facts.same_rules && facts.kept && traced && facts.passes()
+    },
+    contradiction: never,
+};
+
+/// The same with hits that return, for windows that have not ended.
+pub(super) const WITH_REFUNDS: Law = Law {
+    name: "never over with refunds",
+    applies: |facts| {
+        let counted = facts.counts_all() && !facts.counter.reserves;
+        let same = facts.same_rules && facts.kept;
+        facts.is_strict() && counted && same && facts.gives_back() && facts.passes()
+    },
+    contradiction: with_refunds,
+};
+
+/// A synced limit is exceeded by at most the hits of the others in one interval.
+pub(super) const SYNCED: Law = Law {
+    name: "overrun",
+    applies: |facts| {
+        let synced = matches!(facts.mode, Mode::Synced { .. }) && facts.instances() > 1;
+        let counted = facts.counts_all() && !facts.gives_back();
+        synced && counted && facts.same_rules && facts.kept && facts.calm && facts.passes()
+    },
+    contradiction: synced,
+};
+
+fn never(facts: &Facts<'_>) -> Option<String> {
     let passed: Vec<Allowed> = facts
         .asked
         .iter()
@@ -30,11 +51,13 @@ pub(super) fn never(facts: &Facts<'_>) -> Option<String> {
         .map(|tier| Tier { requests: tier.requests, window: tier.window.0, burst: tier.burst })
         .collect();
     match facts.limit.algorithm {
-        Algorithm::FixedWindow => violation(Law::FixedWindow, &tiers, &passed),
-        Algorithm::SlidingWindow => violation(Law::SlidingWindow, &tiers, &passed),
-        Algorithm::TokenBucket | Algorithm::LeakyBucket => violation(Law::Bucket, &tiers, &passed),
+        Algorithm::FixedWindow => violation(Oracle::FixedWindow, &tiers, &passed),
+        Algorithm::SlidingWindow => violation(Oracle::SlidingWindow, &tiers, &passed),
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+            violation(Oracle::Bucket, &tiers, &passed)
+        }
         Algorithm::SlidingWindowLog => log(&tiers, &passed),
-        Algorithm::Concurrency => None,
+        Algorithm::Concurrency => slots(facts),
     }
 }
 
@@ -70,14 +93,7 @@ fn slots(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
-/// The same with hits that return, for windows that have not ended.
-pub(super) fn with_refunds(facts: &Facts<'_>) -> Option<String> {
-    let alone = facts.instances() == 1;
-    let bounded = !matches!(facts.mode, Mode::Synced { .. }) || alone;
-    let applies = bounded && facts.counts_all() && facts.same_rules && facts.kept;
-    if !applies || facts.counter.reserves {
-        return None;
-    }
+fn with_refunds(facts: &Facts<'_>) -> Option<String> {
     let max = facts.limit.tiers[0].requests as i64;
     facts.asked.iter().filter(|asked| asked.passed() > 0).find_map(|asked| {
         let passed = facts.asked.iter().filter(|one| one.end <= asked.end);
@@ -89,13 +105,7 @@ pub(super) fn with_refunds(facts: &Facts<'_>) -> Option<String> {
     })
 }
 
-/// A synced limit is exceeded by at most the hits of the others in one interval.
-pub(super) fn synced(facts: &Facts<'_>) -> Option<String> {
-    let synced = matches!(facts.mode, Mode::Synced { .. });
-    let applies = synced && facts.counts_all() && facts.same_rules && facts.kept && facts.calm;
-    if !applies || facts.gives_back() {
-        return None;
-    }
+fn synced(facts: &Facts<'_>) -> Option<String> {
     let max = facts.limit.tiers[0].requests as i64;
     let span = facts.span();
     facts.asked.iter().filter(|asked| asked.passed() > 0).find_map(|asked| {

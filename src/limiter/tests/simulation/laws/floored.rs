@@ -1,0 +1,64 @@
+//! Refunds through a synced instance that lacks the hits: a counter does not fall below zero, so
+//! these hits stay counted.
+
+use super::*;
+
+/// The most hits that stay counted because of requests that began until `until`.
+///
+/// A refund takes less than its hits from a replica only if its instance lacks hits that are in
+/// flight from others. `docs/design/modes.md` shows that what stays counted is at most what one
+/// instance lacked at one refund. So the largest of these numbers counts, and not their sum.
+pub(super) fn floored(facts: &Facts<'_>, until: Micros) -> i64 {
+    let reloads = facts.history.notes.iter().filter_map(|(_, note)| match note {
+        Note::Reload(variant) => Some(*variant),
+        _ => None,
+    });
+    let mut variants = reloads.chain([facts.schedule.variant]);
+    if !variants.any(|variant| facts.counter.mode(variant) == 2) {
+        return 0;
+    }
+    let instances = facts.instances();
+    // What stays counted because of refunds through each instance.
+    let mut stays = vec![0; instances];
+    let back = |asked: &&&Asked| asked.returned() > 0 || asked.decided == Decided::Freed;
+    let refunds = facts.asked.iter().filter(back).filter(|refund| refund.begun <= until);
+    for refund in refunds {
+        let since = known(facts, refund);
+        let of = |other| in_flight(facts, other, since, refund.end) + stays[other];
+        let others = (0..instances).filter(|&other| other != refund.instance);
+        let lacks: i64 = others.map(|other| of(other).max(0)).sum();
+        stays[refund.instance] = lacks.max(stays[refund.instance]);
+    }
+    stays.into_iter().max().unwrap_or(0)
+}
+
+/// An instant until which the instance of a refund knows the counter in Redis: its last call that
+/// ended before the decision was sent then.
+fn known(facts: &Facts<'_>, refund: &Asked) -> Micros {
+    let waits = refund.begun < refund.end;
+    let calls = facts.history.calls.iter();
+    let calls = calls.filter(|call| call.key == facts.key && call.instance == refund.instance);
+    let before = calls.filter(|call| {
+        let ended = call.ended < refund.end || (waits && call.ended == refund.end);
+        ended && !call.failed()
+    });
+    // Without any call, Redis decides the refund.
+    before.map(|call| call.sent).max().unwrap_or(refund.begun)
+}
+
+/// The hits of an instance at `now` that were not in Redis before `since`. It is negative if Redis
+/// had more.
+fn in_flight(facts: &Facts<'_>, instance: usize, since: Micros, now: Micros) -> i64 {
+    let asked = facts.asked.iter().filter(|asked| asked.instance == instance);
+    let hits = asked.map(|asked| {
+        let (taken, back) = match asked.decided {
+            Decided::Freed => (asked.hits, asked.hits),
+            _ => (asked.passed(), asked.returned()),
+        };
+        let taken = if asked.begun <= now { taken } else { 0 };
+        if asked.end <= now { taken - back } else { taken }
+    });
+    let applied = facts.history.applied.iter().filter(|one| one.key == facts.key);
+    let arrived = applied.filter(|one| one.instance == instance && one.at < since);
+    hits.sum::<i64>() - arrived.map(|one| one.added()).sum::<i64>()
+}

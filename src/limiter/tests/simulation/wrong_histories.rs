@@ -1,0 +1,227 @@
+//! Wrong histories, made by hand: each law rejects one, and accepts it once it is corrected.
+
+use super::history::{Asked, Decided, History, Kind};
+use super::instance::key_of;
+use super::laws::{self, LAWS};
+use super::regressions::{EPOCH, counter, schedule};
+use super::rules;
+use super::schedule::Schedule;
+use super::witness::Call;
+use crate::algorithm;
+use crate::limit::{Algorithm, Limit};
+use crate::store::StoreError;
+use crate::testing::redis_node::RedisNode;
+use crate::time::Micros;
+
+/// Modes, as [`schedule`] takes them.
+const EXACT: usize = 0;
+const LEASED: usize = 1;
+const SYNCED: usize = 2;
+
+/// A schedule of one counter, and a history that need not follow from it.
+struct Record {
+    schedule: Schedule,
+    history: History,
+}
+
+/// Milliseconds after the beginning as an instant.
+fn instant(at: u64) -> Micros {
+    Micros(EPOCH + 1_000 * at)
+}
+
+impl Record {
+    /// An empty history of one minute.
+    fn new(algorithm: Algorithm, mode: usize, instances: usize) -> Record {
+        let counter = counter(algorithm);
+        let fits = |limit: &Limit, _| limit.tiers[0].requests >= 5 && !limit.count_denied;
+        let schedule = schedule(counter, mode, fits, instances, 1);
+        let rules = rules::rules(schedule.variant);
+        let key = key_of(&rules, counter.domain(), &counter.name()).expect("a rule");
+        let history = History {
+            keys: vec![key],
+            asked: Vec::new(),
+            applied: Vec::new(),
+            calls: Vec::new(),
+            lost: Vec::new(),
+            notes: Vec::new(),
+            kept: vec![(0, 0); instances],
+            clock_error: Micros::ZERO,
+            end: instant(60_000),
+            nodes: vec![RedisNode::default()],
+        };
+        Record { schedule, history }
+    }
+
+    /// The limit, in hits.
+    fn max(&self) -> i64 {
+        let (limit, _) = laws::rule(&self.schedule.counters[0], self.schedule.variant);
+        limit.tiers[0].requests as i64
+    }
+
+    /// A request that is decided at once.
+    fn asked(mut self, at: u64, instance: usize, hits: i64, decided: Decided) -> Record {
+        let (counter, kind, begun) = (0, Kind::Hits, instant(at));
+        let asked = Asked { instance, counter, hits, kind, begun, end: begun, decided };
+        self.history.asked.push(asked);
+        self
+    }
+
+    /// Hits that pass.
+    fn passed(self, at: u64, instance: usize, hits: i64) -> Record {
+        self.asked(at, instance, hits, Decided::Passed)
+    }
+
+    /// A step that Redis applies without a limit.
+    fn redis(mut self, at: u64, instance: usize, hits: i64) -> Record {
+        let (limit, _) = laws::rule(&self.schedule.counters[0], self.schedule.variant);
+        let mut step = algorithm::plan(&limit, hits, instant(at));
+        step.count_denied = true;
+        let (key, node) = (self.history.keys[0], &mut self.history.nodes[0]);
+        node.apply(instant(at), instance, key, &step);
+        self.history.applied.clone_from(&node.applied);
+        self
+    }
+
+    /// Hits that pass in Redis.
+    fn both(self, at: u64, instance: usize, hits: i64) -> Record {
+        self.passed(at, instance, hits).redis(at, instance, hits)
+    }
+
+    /// All hits of the limit except for `missing`.
+    fn filled(self, at: u64, instance: usize, missing: i64) -> Record {
+        let hits = self.max() - missing;
+        self.both(at, instance, hits)
+    }
+
+    /// A call of an instance that had an outcome.
+    fn call(mut self, instance: usize, sent: u64, ended: u64) -> Record {
+        let (key, sent, ended) = (self.history.keys[0], instant(sent), instant(ended));
+        self.history.calls.push(Call { instance, key, step: None, sent, ended, error: None });
+        self
+    }
+
+    /// The same on a network that loses calls.
+    fn with_loss(mut self) -> Record {
+        self.schedule.conditions.loses = 5;
+        self
+    }
+
+    /// The law that rejects it.
+    fn broken(&self) -> Option<&'static str> {
+        let (violation, _) = laws::judge(&self.schedule, &self.history);
+        violation.map(|violation| violation.law)
+    }
+}
+
+/// A history that breaks a law, and the same without its mistake.
+fn wrong_and_right(law: &str) -> [Record; 2] {
+    let window = |mode, instances| Record::new(Algorithm::FixedWindow, mode, instances);
+    match law {
+        // A request has no decision.
+        "answered" => [Decided::Pending, Decided::Failed(StoreError::Timeout)]
+            .map(|decided| window(EXACT, 1).asked(0, 0, 1, decided)),
+        // Redis does not have a hit that passed.
+        "conservation" => [0, 1].map(|hits| window(EXACT, 1).passed(0, 0, 1).redis(1, 0, hits)),
+        // A slot is in use that no request has taken.
+        "slots" => [2, 1].map(|taken| {
+            Record::new(Algorithm::Concurrency, EXACT, 1).passed(0, 0, 1).redis(0, 0, taken)
+        }),
+        // More hits than the limit pass.
+        "never over" => [-1, 0].map(|missing| window(EXACT, 1).filled(0, 0, missing)),
+        // A hit passes before another one has returned, or after that.
+        "never over with refunds" => [30, 10]
+            .map(|refund| window(EXACT, 1).filled(0, 0, 0).both(20, 0, 1).both(refund, 0, -1)),
+        // An instance does not know hits of the other that passed long ago, or just now.
+        "overrun" => [30_000, 1].map(|at| window(SYNCED, 2).filled(0, 1, 0).both(at, 0, 1)),
+        // A denial although Redis had room.
+        "early denial" => [1, 0].map(|missing| {
+            window(EXACT, 1).filled(0, 0, missing).asked(3_000, 0, 1, Decided::Denied)
+        }),
+        // The same by a replica.
+        "early denial beside all hits" => [1, 0].map(|missing| {
+            window(SYNCED, 2).filled(0, 1, missing).asked(3_000, 0, 1, Decided::Denied)
+        }),
+        // A call is still in flight at the end.
+        "leak" => [1, 0].map(|in_flight| {
+            let mut record = window(EXACT, 1);
+            record.history.kept[0].0 = in_flight;
+            record
+        }),
+        _ => panic!("no wrong history for `{law}`"),
+    }
+}
+
+/// Every law can be broken, and nothing else is wrong with the history that breaks it.
+#[test]
+fn every_law_rejects_a_wrong_history() {
+    for law in &LAWS {
+        let [wrong, right] = wrong_and_right(law.name);
+        assert_eq!(wrong.broken(), Some(law.name));
+        assert_eq!(right.broken(), None, "corrected for `{}`", law.name);
+    }
+}
+
+/// Calls that were lost do not explain hits that were never sent.
+#[test]
+fn loss_does_not_explain_other_hits() {
+    for (hits, broken) in [(0, Some("conservation")), (1, None), (2, Some("conservation"))] {
+        let record = Record::new(Algorithm::SlidingWindow, EXACT, 1).with_loss();
+        assert_eq!(record.passed(0, 0, 1).redis(1, 0, hits).broken(), broken);
+    }
+}
+
+/// Logs and slots have their own checks.
+#[test]
+fn logs_and_slots_are_never_over() {
+    for algorithm in [Algorithm::SlidingWindowLog, Algorithm::Concurrency] {
+        for (missing, broken) in [(-1, Some("never over")), (0, None)] {
+            let record = Record::new(algorithm, EXACT, 1).with_loss();
+            assert_eq!(record.filled(0, 0, missing).broken(), broken, "{algorithm:?}");
+        }
+    }
+}
+
+/// Tokens of other instances explain a denial, if they were drawn.
+#[test]
+fn only_tokens_that_exist_explain_a_denial() {
+    for (missing, broken) in [(0, None), (1, Some("early denial beside all hits"))] {
+        let record = Record::new(Algorithm::FixedWindow, LEASED, 2);
+        let tokens = record.max() - missing;
+        let record = record.redis(0, 1, tokens).asked(3_000, 0, 1, Decided::Denied);
+        assert_eq!(record.redis(9_000, 1, -tokens).broken(), broken);
+    }
+}
+
+/// Two hits pass on one instance, and are given back through another one at 61 ms. The second hit
+/// reaches Redis at `arrives`, and refunds of `returned` hits at 91 ms.
+fn refunded(arrives: u64, returned: i64) -> Record {
+    let record = Record::new(Algorithm::SlidingWindow, SYNCED, 2).both(0, 0, 1).passed(50, 0, 1);
+    let record = record.passed(61, 1, -1).passed(61, 1, -1);
+    if arrives < 91 {
+        record.redis(arrives, 0, 1).redis(91, 1, -returned)
+    } else {
+        record.redis(91, 1, -returned).redis(arrives, 0, 1)
+    }
+}
+
+/// Only hits that are in flight when they are given back through another instance stay counted.
+#[test]
+fn only_hits_in_flight_outlast_their_refund() {
+    assert_eq!(refunded(91, 1).broken(), None, "one of two hits was in flight");
+    assert_eq!(refunded(91, 0).broken(), Some("conservation"), "the other hit is in Redis");
+    assert_eq!(refunded(60, 2).broken(), None);
+    assert_eq!(refunded(60, 1).broken(), Some("conservation"), "both hits are in Redis");
+    let (before, after) = (refunded(57, 1).call(1, 55, 60), refunded(57, 1).call(1, 58, 60));
+    assert_eq!(before.broken(), None, "the replica has one hit");
+    assert_eq!(after.broken(), Some("conservation"), "the replica has both hits");
+}
+
+/// A hit that stays counted explains the denial of one hit.
+#[test]
+fn hits_that_stay_counted_explain_a_denial() {
+    let denied = |record: Record| {
+        record.filled(1_000, 0, 1).asked(3_000, 0, 1, Decided::Denied).broken()
+    };
+    assert_eq!(denied(refunded(91, 1)), None);
+    assert_eq!(denied(refunded(60, 2)), Some("early denial beside all hits"));
+}
