@@ -196,9 +196,8 @@ fn a_replica_may_end_with_unsent_refunds() {
 /// A refund through an instance that lacks the hit has no effect, and the hit stays counted.
 #[test]
 fn a_refund_may_overtake_its_hit() {
-    let fits = |limit: &Limit, mode: Mode| {
-        limit.tiers[0].requests >= 3 && rules::interval(mode) == 20_000
-    };
+    let fits =
+        |limit: &Limit, mode: Mode| limit.tiers[0].requests >= 3 && rules::interval(mode) == 20_000;
     let schedule = schedule(counter(Algorithm::SlidingWindow), 2, fits, 2, 30);
     // The first hit creates the replica, which decides the second one. It is sent later.
     let then = Then::Refund { after: 1, instance: 1 };

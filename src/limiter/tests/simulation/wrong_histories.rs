@@ -219,9 +219,8 @@ fn only_hits_in_flight_outlast_their_refund() {
 /// A hit that stays counted explains the denial of one hit.
 #[test]
 fn hits_that_stay_counted_explain_a_denial() {
-    let denied = |record: Record| {
-        record.filled(1_000, 0, 1).asked(3_000, 0, 1, Decided::Denied).broken()
-    };
+    let denied =
+        |record: Record| record.filled(1_000, 0, 1).asked(3_000, 0, 1, Decided::Denied).broken();
     assert_eq!(denied(refunded(91, 1)), None);
     assert_eq!(denied(refunded(60, 2)), Some("early denial beside all hits"));
 }

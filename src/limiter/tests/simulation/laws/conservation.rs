@@ -12,9 +12,7 @@ pub(super) const WINDOWS: Law = Law {
 /// Slots that were released are free again, and all others are taken.
 pub(super) const SLOTS: Law = Law {
     name: "slots",
-    applies: |facts| {
-        facts.limit.algorithm == Algorithm::Concurrency && facts.kept && facts.calm
-    },
+    applies: |facts| facts.limit.algorithm == Algorithm::Concurrency && facts.kept && facts.calm,
     contradiction: slots,
 };
 

@@ -3,11 +3,8 @@
 use super::*;
 
 /// Every request has a decision.
-pub(super) const ANSWERED: Law = Law {
-    name: "answered",
-    applies: |facts| !facts.asked.is_empty(),
-    contradiction: unanswered,
-};
+pub(super) const ANSWERED: Law =
+    Law { name: "answered", applies: |facts| !facts.asked.is_empty(), contradiction: unanswered };
 
 /// After its end, an instance has no call in flight. If every call succeeded, it has no replica.
 pub(super) const KEPT: Law = Law { name: "leak", applies: |_| true, contradiction: kept };
