@@ -2,9 +2,11 @@
 
 use crate::time::Micros;
 
-mod consistency;
+mod mode;
+mod on_error;
 
-pub use consistency::{Mode, OnError};
+pub use mode::Mode;
+pub use on_error::OnError;
 
 /// End (exclusive) of the range of hits and of limits. Lua's doubles represent all integers below
 /// it exactly.

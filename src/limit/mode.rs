@@ -1,33 +1,6 @@
-//! The consistency of a rule with a shared store: how often a decision calls the store, and what decides
-//! without it.
+//! The mode of a rule: how often its decisions call the shared store.
 
 use crate::time::Micros;
-
-/// The fallback that decides a request when the store cannot count it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum OnError {
-    /// The request is allowed.
-    #[default]
-    Allow,
-    /// The request is denied.
-    Deny,
-    /// A counter of this instance decides, with the instance's share of the limit.
-    Local,
-}
-
-impl OnError {
-    /// Every fallback.
-    pub const ALL: [OnError; 3] = [OnError::Allow, OnError::Deny, OnError::Local];
-
-    /// The name in rule files, settings and headers.
-    pub const fn name(self) -> &'static str {
-        match self {
-            OnError::Allow => "allow",
-            OnError::Deny => "deny",
-            OnError::Local => "local",
-        }
-    }
-}
 
 /// How often a decision calls Redis. With the memory store it has no effect.
 ///
