@@ -80,7 +80,7 @@ struct Pools<S> {
     return_failed: AtomicBool,
     /// Notified when an operation has ended.
     ended: Notify,
-    counts: LeasedMetrics,
+    metrics: LeasedMetrics,
 }
 
 /// The result of a check without a call to the store.
@@ -106,7 +106,7 @@ impl<S: Store> LeasedMode<S> {
                 in_flight: AtomicUsize::new(0),
                 return_failed: AtomicBool::new(false),
                 ended: Notify::new(),
-                counts: LeasedMetrics::default(),
+                metrics: LeasedMetrics::default(),
             }),
         }
     }
@@ -115,7 +115,7 @@ impl<S: Store> LeasedMode<S> {
 impl<S> LeasedMode<S> {
     /// The metrics of this mode since the process started.
     pub fn metrics(&self) -> &LeasedMetrics {
-        &self.inner.counts
+        &self.inner.metrics
     }
 
     /// Drops the unspent credits of a counter that is being deleted.
@@ -177,7 +177,7 @@ impl<S: Store> LeasedMode<S> {
             for (key, pool) in &mut lock(shard).pools {
                 let now = pool.now(local);
                 returns.extend(
-                    pool.return_all(now, &self.inner.counts).map(|operation| (*key, operation)),
+                    pool.return_all(now, &self.inner.metrics).map(|operation| (*key, operation)),
                 );
             }
         }
@@ -231,9 +231,9 @@ impl<S: Store> Pools<S> {
             match LeasedLimit::of(check.limit) {
                 Some(limit) => pool.change_limit(limit),
                 None => {
-                    let operation = pool.return_all(now, &self.counts);
+                    let operation = pool.return_all(now, &self.metrics);
                     drop(shard);
-                    self.start_all(check.key, operation);
+                    self.start_if_any(check.key, operation);
                     return LocalResult::Direct(check.hits);
                 }
             }
@@ -241,7 +241,7 @@ impl<S: Store> Pools<S> {
         pool.take_expired_windows(now);
         let (result, operation) = self.serve(pool, check, now);
         drop(shard);
-        self.start_all(check.key, operation);
+        self.start_if_any(check.key, operation);
         result
     }
 
@@ -273,7 +273,7 @@ impl<S: Store> Pools<S> {
             return (LocalResult::Decided(Ok(pool.peek(now))), None);
         }
         let ahead = check.store_now.is_ok() && Handle::try_current().is_ok();
-        match pool.acquire(hits, now, ahead, &self.counts) {
+        match pool.acquire(hits, now, ahead, &self.metrics) {
             (Acquire::Granted(decision), next) => (LocalResult::Decided(Ok(decision)), next),
             (Acquire::Queued(result), next) => (LocalResult::Queued(result), next),
         }
@@ -282,7 +282,7 @@ impl<S: Store> Pools<S> {
     /// Lets the store decide `hits`.
     async fn direct(&self, check: &CounterCheck<'_>, hits: i64) -> Result<Decision, StoreError> {
         let step = algorithm::plan_with_lease(check.limit, hits, check.lease, check.store_now?);
-        add(&self.counts.direct, 1);
+        add(&self.metrics.direct, 1);
         let outcome = self.store.apply_within(check.key, &step, check.timeout).await?;
         Ok(algorithm::report(check.limit, &step, &outcome))
     }
@@ -312,7 +312,7 @@ impl<S: Store> Pools<S> {
 
     /// Sends the operation that a request needs. Without a runtime there is none to send it on, and
     /// it completes as lost.
-    fn start_all(self: &Arc<Self>, key: &CounterKey, operation: Option<Operation>) {
+    fn start_if_any(self: &Arc<Self>, key: &CounterKey, operation: Option<Operation>) {
         let Some(operation) = operation else { return };
         match Handle::try_current() {
             Ok(_) => self.start(*key, operation),
@@ -331,10 +331,10 @@ impl<S: Store> Pools<S> {
             pool.take_expired_windows(now);
             if pool.idle(local) < IDLE_TIMEOUT {
                 returns
-                    .extend(pool.next_return(now, &self.counts).map(|operation| (*key, operation)));
+                    .extend(pool.next_return(now, &self.metrics).map(|operation| (*key, operation)));
                 return true;
             }
-            returns.extend(pool.return_all(now, &self.counts).map(|operation| (*key, operation)));
+            returns.extend(pool.return_all(now, &self.metrics).map(|operation| (*key, operation)));
             !pool.is_empty(local)
         });
         returns.sort_by_key(|(key, _)| *key);

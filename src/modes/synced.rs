@@ -135,7 +135,7 @@ impl<S> SyncedMode<S> {
     }
 
     /// All counters with a replica, in a fixed order.
-    fn take_all(&self) -> Vec<CounterKey> {
+    fn all_keys(&self) -> Vec<CounterKey> {
         let mut keys = Vec::new();
         for shard in &self.shards {
             keys.extend(lock(shard).keys().copied());
@@ -276,7 +276,7 @@ impl<S: Store> SyncedMode<S> {
         loop {
             let room = self.shard(check.key).len() < REPLICAS_MAX;
             let flight = match self.single_flight.begin(check.key, room) {
-                Role::Leader(flight) => flight,
+                Role::Caller(flight) => flight,
                 Role::Waiter(end) => {
                     // The other request has ended, whatever its outcome.
                     let end = async {
@@ -321,7 +321,7 @@ impl<S: Store> SyncedMode<S> {
     }
 
     pub(super) async fn close(&self, local: Micros) {
-        for chunk in self.take_all().chunks(CONCURRENCY) {
+        for chunk in self.all_keys().chunks(CONCURRENCY) {
             let all = chunk.iter().map(|key| self.exchange(*key, local, true));
             let succeeded = join_all(all).await;
             if !succeeded.is_empty() && succeeded.iter().all(|one| *one == Some(false)) {

@@ -26,7 +26,7 @@ mod waiting;
 use waiting::WaitingRequest;
 
 /// Denied refills after which a waiting request is denied.
-const TRIES_MAX: u8 = 3;
+const DENIED_REFILLS_MAX: u8 = 3;
 
 /// The time after a denied or failed refill in which no refill is sent ahead of need.
 const PREFETCH_COOLDOWN: Micros = Micros::from_millis(100);
@@ -198,48 +198,48 @@ impl CreditPool {
         hits: u64,
         now: Micros,
         ahead: bool,
-        counts: &LeasedMetrics,
+        metrics: &LeasedMetrics,
     ) -> (Acquire, Option<Operation>) {
         if self.waiting.is_empty() && self.serves(hits, now) {
             let decision = self.spend(hits, now);
-            add(&counts.spent, hits);
+            add(&metrics.spent, hits);
             let next = if ahead {
-                self.next_return(now, counts).or_else(|| self.refill_ahead(now))
+                self.next_return(now, metrics).or_else(|| self.refill_ahead(now))
             } else {
                 None
             };
             return (Acquire::Granted(decision), next);
         }
-        add(&counts.waits, 1);
+        add(&metrics.waits, 1);
         let (sender, result) = oneshot::channel();
-        let waiter = WaitingRequest { hits, now, tries: 0, unserved: 0, result: sender };
+        let waiter = WaitingRequest { hits, now, denied_refills: 0, unserved: 0, result: sender };
         self.waiting.push_back(waiter);
-        (Acquire::Queued(result), self.next(now, counts))
+        (Acquire::Queued(result), self.next(now, metrics))
     }
 
     /// The next operation: a return before a refill, so that no request is denied because of
     /// credits that this instance has no use for.
-    fn next(&mut self, now: Micros, counts: &LeasedMetrics) -> Option<Operation> {
-        self.next_return(now, counts).or_else(|| self.refill_for_waiting())
+    fn next(&mut self, now: Micros, metrics: &LeasedMetrics) -> Option<Operation> {
+        self.next_return(now, metrics).or_else(|| self.refill_for_waiting())
     }
 
     /// The next return of credits of a window.
-    pub(super) fn next_return(&mut self, now: Micros, counts: &LeasedMetrics) -> Option<Operation> {
+    pub(super) fn next_return(&mut self, now: Micros, metrics: &LeasedMetrics) -> Option<Operation> {
         while self.in_flight.is_none()
             && let Some((limit, batch)) = self.returns.pop()
         {
             if let Some(step) = limit.return_step(&batch, Some(now)) {
                 return Some(self.start(limit, step, OperationKind::Return));
             }
-            add(&counts.expired, batch.credits);
+            add(&metrics.expired, batch.credits);
         }
         None
     }
 
     /// The next return of a pool that is not used any more.
-    pub(super) fn return_all(&mut self, now: Micros, counts: &LeasedMetrics) -> Option<Operation> {
+    pub(super) fn return_all(&mut self, now: Micros, metrics: &LeasedMetrics) -> Option<Operation> {
         self.take_all_windows();
-        self.next_return(now, counts).or_else(|| self.return_span(now))
+        self.next_return(now, metrics).or_else(|| self.return_span(now))
     }
 
     fn return_span(&mut self, now: Micros) -> Option<Operation> {
@@ -280,7 +280,7 @@ impl CreditPool {
         &mut self,
         operation: &Operation,
         result: &Result<Outcome, StoreError>,
-        counts: &LeasedMetrics,
+        metrics: &LeasedMetrics,
     ) -> Option<Operation> {
         self.in_flight = None;
         let Operation { limit, step, kind, epoch } = operation;
@@ -288,14 +288,14 @@ impl CreditPool {
         let hits = step.hits.unsigned_abs();
         match (kind, result) {
             (OperationKind::Refill, Ok(outcome)) => {
-                self.complete_refill(operation, outcome, current, counts);
+                self.complete_refill(operation, outcome, current, metrics);
             }
             (OperationKind::Refill, Err(_)) => {
-                add(&counts.refills_failed, 1);
+                add(&metrics.refills_failed, 1);
                 self.paused_until = step.now.saturating_add(PREFETCH_COOLDOWN);
             }
-            (OperationKind::Return, Ok(_)) => add(&counts.returned, hits),
-            (OperationKind::Return, Err(_)) => add(&counts.expired, hits),
+            (OperationKind::Return, Ok(_)) => add(&metrics.returned, hits),
+            (OperationKind::Return, Err(_)) => add(&metrics.expired, hits),
             (OperationKind::ReturnSpan, result) => {
                 if current {
                     let before = self.credits.available(step.now);
@@ -309,28 +309,28 @@ impl CreditPool {
                         Err(error) if error.may_have_run() => self.credits.drop_last(),
                         Err(_) => {}
                     }
-                    add(&counts.returned, before - self.credits.available(step.now));
+                    add(&metrics.returned, before - self.credits.available(step.now));
                 }
             }
         }
-        self.serve_waiting(counts);
+        self.serve_waiting(metrics);
         if *kind == OperationKind::Refill {
             match result {
-                Err(error) => self.fail_waiting(*error, counts),
+                Err(error) => self.fail_waiting(*error, metrics),
                 Ok(outcome) if !outcome.allowed && current => {
                     self.count_denied_refill();
-                    self.deny_waiting(step.now, counts);
+                    self.deny_waiting(step.now, metrics);
                 }
                 Ok(_) => {
                     // Credits of a bucket do not serve a request that did not fit at its instant.
                     if current && matches!(self.credits, Credits::Bucket(_)) {
-                        self.deny_waiting(step.now, counts);
+                        self.deny_waiting(step.now, metrics);
                     }
-                    self.count_unserved(counts);
+                    self.count_unserved(metrics);
                 }
             }
         }
-        self.next(self.latest.max(step.now), counts)
+        self.next(self.latest.max(step.now), metrics)
     }
 
     fn complete_refill(
@@ -338,19 +338,19 @@ impl CreditPool {
         operation: &Operation,
         outcome: &Outcome,
         current: bool,
-        counts: &LeasedMetrics,
+        metrics: &LeasedMetrics,
     ) {
         let Operation { limit, step, epoch, .. } = operation;
         if current {
             self.last_state = step.state_after(outcome);
         }
         if !outcome.allowed {
-            add(&counts.refills_denied, 1);
+            add(&metrics.refills_denied, 1);
             self.paused_until = step.now.saturating_add(PREFETCH_COOLDOWN);
             return;
         }
-        add(&counts.refills, 1);
-        add(&counts.drawn, step.hits.unsigned_abs());
+        add(&metrics.refills, 1);
+        add(&metrics.drawn, step.hits.unsigned_abs());
         if current {
             self.credits.add(limit, step, outcome);
         } else if *epoch == self.epoch {

@@ -81,7 +81,7 @@ pub(super) fn low_water(want: u64) -> u64 {
 /// The size of a refill: the `need` of waiting requests, plus the credits that `left` lacks to
 /// reach `want`. The second part leaves half of the counter's `room` to other instances, whose
 /// number is unknown. Each of them takes half of the rest, so the last credits are drawn one by one.
-pub(super) fn size(need: u64, want: u64, left: u64, room: u64) -> u64 {
+pub(super) fn refill_size(need: u64, want: u64, left: u64, room: u64) -> u64 {
     let stock = need.saturating_add(want.saturating_sub(left));
     need.max(stock.min(room >> 1))
 }
@@ -105,7 +105,7 @@ mod tests {
             (0, 5, 9, 100, 0),
             (1, u64::MAX, 0, u64::MAX, u64::MAX >> 1),
         ] {
-            assert_eq!(size(need, want, left, room), draw, "{need} {want} {left} {room}");
+            assert_eq!(refill_size(need, want, left, room), draw, "{need} {want} {left} {room}");
         }
     }
 

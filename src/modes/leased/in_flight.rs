@@ -30,7 +30,7 @@ impl<S: Store> InFlight<S> {
         let mut shard = self.inner.shard(&self.key);
         // A pool with an operation in flight is never removed.
         let Some(pool) = shard.pools.get_mut(&self.key) else { return };
-        self.operation = pool.complete(&operation, result, &self.inner.counts);
+        self.operation = pool.complete(&operation, result, &self.inner.metrics);
         let closed = self.inner.closed.load(Ordering::Relaxed);
         if closed && result.is_err() && operation.kind != OperationKind::Refill {
             self.inner.return_failed.store(true, Ordering::Relaxed);
@@ -38,7 +38,7 @@ impl<S: Store> InFlight<S> {
         // A bucket's credits that could not be returned drain.
         let ends = closed && operation.kind != OperationKind::ReturnSpan;
         if ends && self.operation.is_none() {
-            self.operation = pool.return_all(operation.step.now, &self.inner.counts);
+            self.operation = pool.return_all(operation.step.now, &self.inner.metrics);
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::time::Micros;
 
 /// The shortest time in which a bucket with credits for later requests fills. Credits of a faster
 /// one would drain before they are spent.
-const FILL_MIN: Micros = Micros::from_millis(80);
+const FILL_TIME_MIN: Micros = Micros::from_millis(80);
 
 /// The share of a bucket, or of the period, in which its credits should be replaced early, as a
 /// shift: an eighth.
@@ -38,26 +38,26 @@ pub(super) struct CreditBatch {
 pub(super) struct LeasedLimit {
     limit: Limit,
     /// The time in which the fastest tier of a bucket fills; `None` for windows.
-    fill: Option<Micros>,
+    fill_time: Option<Micros>,
 }
 
 impl LeasedLimit {
     /// The leased form of `limit`; `None` if it does not support credits.
     pub(super) fn of(limit: &Limit) -> Option<LeasedLimit> {
-        let fill = match limit.algorithm {
+        let fill_time = match limit.algorithm {
             Algorithm::FixedWindow | Algorithm::SlidingWindow => None,
             Algorithm::TokenBucket | Algorithm::LeakyBucket => {
                 if limit.tiers.iter().any(|tier: &Tier| tier.requests == 0) {
                     return None;
                 }
-                Some(fill(&algorithm::plan(limit, 0, Micros::ZERO).params))
+                Some(fill_time(&algorithm::plan(limit, 0, Micros::ZERO).params))
             }
             Algorithm::SlidingWindowLog | Algorithm::Concurrency => return None,
         };
         if limit.count_denied {
             return None;
         }
-        Some(LeasedLimit { limit: limit.clone(), fill })
+        Some(LeasedLimit { limit: limit.clone(), fill_time })
     }
 
     /// The limit of the rule.
@@ -72,8 +72,8 @@ impl LeasedLimit {
 
     /// The time for which credits drawn at `now` are useful.
     pub(super) fn life_at(&self, now: Micros) -> Micros {
-        if let Some(fill) = self.fill {
-            return if fill < FILL_MIN { Micros::ZERO } else { Micros(fill.0 >> 1) };
+        if let Some(fill_time) = self.fill_time {
+            return if fill_time < FILL_TIME_MIN { Micros::ZERO } else { Micros(fill_time.0 >> 1) };
         }
         self.window_of(now).unwrap_or_default().saturating_sub(now)
     }
@@ -92,14 +92,14 @@ impl LeasedLimit {
     /// The time before the end of credits at which they should be replaced. 0 for windows, whose
     /// credits cannot be replaced early.
     pub(super) fn lead(&self) -> Micros {
-        Micros(self.fill.unwrap_or_default().min(PERIOD).0 >> LEAD_SHIFT)
+        Micros(self.fill_time.unwrap_or_default().min(PERIOD).0 >> LEAD_SHIFT)
     }
 
     /// The credits to have at `now`, if requests are going to spend `want` of them: in a bucket,
     /// credits drain while they wait.
     pub(super) fn with_drained(&self, want: u64, last_state: Option<&State>, now: Micros) -> u64 {
-        let Some(fill) = self.fill.filter(|_| want > 1) else { return want };
-        let end = now.saturating_add(fill.min(PERIOD));
+        let Some(fill_time) = self.fill_time.filter(|_| want > 1) else { return want };
+        let end = now.saturating_add(fill_time.min(PERIOD));
         let step = self.plan(0, now);
         let outcome = step.apply(&mut last_state.cloned());
         let StepParams::Gcra(tiers) = &step.params else { return want };
@@ -166,8 +166,8 @@ impl LeasedLimit {
 }
 
 /// The time in which the fastest tier of a bucket fills.
-fn fill(params: &StepParams) -> Micros {
+fn fill_time(params: &StepParams) -> Micros {
     let StepParams::Gcra(tiers) = params else { return Micros::ZERO };
-    let fill = |tier: &GcraTier| Micros(tier.latest_allowed.micros.saturating_sub(tier.now.0));
-    tiers.iter().map(fill).min().unwrap_or_default()
+    let fill_time = |tier: &GcraTier| Micros(tier.latest_allowed.micros.saturating_sub(tier.now.0));
+    tiers.iter().map(fill_time).min().unwrap_or_default()
 }

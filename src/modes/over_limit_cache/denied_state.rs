@@ -13,7 +13,7 @@ pub(super) struct DeniedState {
     /// The instant of the denied step, by the counter's clock.
     at: Micros,
     /// A fingerprint of the limit of the denied step.
-    limit: u64,
+    limit_fingerprint: u64,
     known: Known,
     /// Denied hits that the counter must count, and that were not reported to it yet.
     unreported: u64,
@@ -59,7 +59,7 @@ impl DeniedState {
             }
             StepParams::Slots(_) => return None,
         };
-        Some(DeniedState { at: step.now, limit: limit(&step.params), known, unreported: 0, ends })
+        Some(DeniedState { at: step.now, limit_fingerprint: limit_fingerprint(&step.params), known, unreported: 0, ends })
     }
 
     /// The counter's outcome of `step`, if that is a denial. `None` if the store must decide, or if
@@ -67,7 +67,7 @@ impl DeniedState {
     pub(super) fn deny(&mut self, step: &Step, max_age: Micros) -> Option<Outcome> {
         let takes = step.hits != 0 && !step.gives_back();
         // After the clock was set back, the state may be of a later window than the step.
-        if !takes || step.now < self.at || limit(&step.params) != self.limit {
+        if !takes || step.now < self.at || limit_fingerprint(&step.params) != self.limit_fingerprint {
             return None;
         }
         if step.now >= self.at.saturating_add(max_age) {
@@ -142,7 +142,7 @@ fn start(state: &State) -> Option<Micros> {
 }
 
 /// A fingerprint of a limit.
-fn limit(params: &StepParams) -> u64 {
+fn limit_fingerprint(params: &StepParams) -> u64 {
     let mut hash = DefaultHasher::new();
     std::mem::discriminant(params).hash(&mut hash);
     match params {

@@ -30,8 +30,8 @@ struct Flights {
 
 /// The role of a request to a counter without a replica.
 pub(super) enum Role<'a> {
-    /// The store decides it.
-    Leader(Flight<'a>),
+    /// It calls the store, which decides it.
+    Caller(Flight<'a>),
     /// It waits for the end of another one.
     Waiter(oneshot::Receiver<()>),
 }
@@ -60,7 +60,7 @@ impl SingleFlight {
             one.independent += 1;
         }
         drop(all);
-        Role::Leader(Flight { all: self, key: *key, creates })
+        Role::Caller(Flight { all: self, key: *key, creates })
     }
 
     /// Invalidates the outcome of the request under way, because its counter is being deleted.

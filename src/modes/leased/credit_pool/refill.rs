@@ -1,9 +1,9 @@
 //! The refills of a credit pool: when one is needed, how many credits it draws, and as of which
 //! instant.
 
-use super::{CreditPool, Credits, Operation, OperationKind, TRIES_MAX};
+use super::{CreditPool, Credits, Operation, OperationKind, DENIED_REFILLS_MAX};
 use crate::modes::leased::credits::BucketDraw;
-use crate::modes::leased::demand::{PERIOD, low_water, size};
+use crate::modes::leased::demand::{PERIOD, low_water, refill_size};
 use crate::step::Step;
 use crate::time::Micros;
 
@@ -19,7 +19,7 @@ impl CreditPool {
             return None;
         }
         let room = self.limit.room(self.last_state.as_ref(), now);
-        match size(0, want, left, room) {
+        match refill_size(0, want, left, room) {
             0 => None,
             credits => Some(self.refill(self.draw(credits, now))),
         }
@@ -63,10 +63,10 @@ impl CreditPool {
         let room = self.limit.room(self.last_state.as_ref(), now);
         // At most the hits that fit by the last known state. The first request is always included,
         // because other instances may have returned credits. After two denials it is the only one.
-        let most = if first.tries + 1 < TRIES_MAX { room.saturating_add(left) } else { 0 };
+        let most = if first.denied_refills + 1 < DENIED_REFILLS_MAX { room.saturating_add(left) } else { 0 };
         let need = wanted.min(most).max(first.hits).saturating_sub(left);
-        let want = if first.tries == 0 { self.want(now) } else { 0 };
-        Some(self.draw(size(need, want, left, room).max(1), now))
+        let want = if first.denied_refills == 0 { self.want(now) } else { 0 };
+        Some(self.draw(refill_size(need, want, left, room).max(1), now))
     }
 
     /// The draw for the waiting requests to a bucket that fit as of their arrival; `None` if the
@@ -75,7 +75,7 @@ impl CreditPool {
         let first = self.waiting.front()?;
         let mut draw = BucketDraw::new(&self.credits, self.last_state.as_ref(), first.now)?;
         // After two denials the first request is the only one.
-        if first.tries + 1 < TRIES_MAX {
+        if first.denied_refills + 1 < DENIED_REFILLS_MAX {
             for one in &self.waiting {
                 draw.take_if_fits(one.hits, one.now);
             }
@@ -86,9 +86,9 @@ impl CreditPool {
         }
         let left = self.available(draw.latest());
         let need = draw.hits().saturating_sub(left).max(1);
-        let want = if first.tries == 0 { self.want(draw.latest()) } else { 0 };
+        let want = if first.denied_refills == 0 { self.want(draw.latest()) } else { 0 };
         let room = need.saturating_add(draw.room());
-        let credits = size(need, want, left, room);
+        let credits = refill_size(need, want, left, room);
         Some(draw.step(&self.limit, credits, (credits - need).min(draw.room())))
     }
 

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::{CreditPool, Credits, LeasedMetrics, TRIES_MAX, add};
+use super::{CreditPool, Credits, LeasedMetrics, DENIED_REFILLS_MAX, add};
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::modes::leased::credits::BucketDraw;
@@ -20,7 +20,7 @@ pub(super) struct WaitingRequest {
     /// The instant of the request.
     pub(super) now: Micros,
     /// Refills denied since the request started to wait.
-    pub(super) tries: u8,
+    pub(super) denied_refills: u8,
     /// Refills granted while the request was the first in the queue.
     pub(super) unserved: u8,
     pub(super) result: oneshot::Sender<Result<Decision, StoreError>>,
@@ -28,14 +28,14 @@ pub(super) struct WaitingRequest {
 
 impl CreditPool {
     /// Grants waiting requests in order, as long as there are credits.
-    pub(super) fn serve_waiting(&mut self, counts: &LeasedMetrics) {
+    pub(super) fn serve_waiting(&mut self, metrics: &LeasedMetrics) {
         let mut blocked = false;
         for waiter in std::mem::take(&mut self.waiting) {
             if waiter.result.is_closed() {
                 continue;
             }
             if !blocked && self.serves(waiter.hits, waiter.now) {
-                self.grant(waiter, counts);
+                self.grant(waiter, metrics);
                 continue;
             }
             // A request that the store would deny needs no credits of its bucket. Every other
@@ -47,10 +47,10 @@ impl CreditPool {
     }
 
     /// Spends the credits of a waiting request. The caller has checked that there are enough.
-    fn grant(&mut self, waiter: WaitingRequest, counts: &LeasedMetrics) {
+    fn grant(&mut self, waiter: WaitingRequest, metrics: &LeasedMetrics) {
         let decision = self.spend(waiter.hits, waiter.now);
         if waiter.result.send(Ok(decision)).is_ok() {
-            add(&counts.spent, waiter.hits);
+            add(&metrics.spent, waiter.hits);
         } else {
             self.refund(waiter.hits, waiter.now);
         }
@@ -60,20 +60,20 @@ impl CreditPool {
     /// it counts for that one only.
     pub(super) fn count_denied_refill(&mut self) {
         for (position, waiter) in self.waiting.iter_mut().enumerate() {
-            waiter.tries = if position == 0 { waiter.tries + 1 } else { waiter.tries.max(1) };
+            waiter.denied_refills = if position == 0 { waiter.denied_refills + 1 } else { waiter.denied_refills.max(1) };
         }
     }
 
     /// Denies the waiting requests that do not fit by the last known state, and those with too many
     /// denied refills.
-    pub(super) fn deny_waiting(&mut self, known_at: Micros, counts: &LeasedMetrics) {
+    pub(super) fn deny_waiting(&mut self, known_at: Micros, metrics: &LeasedMetrics) {
         for waiter in std::mem::take(&mut self.waiting) {
             // The known state is of an instant, and says nothing about earlier ones.
             let at = waiter.now.max(known_at);
-            if waiter.tries < TRIES_MAX && self.fits(waiter.hits, at) {
+            if waiter.denied_refills < DENIED_REFILLS_MAX && self.fits(waiter.hits, at) {
                 self.waiting.push_back(waiter);
             } else {
-                add(&counts.denied, 1);
+                add(&metrics.denied, 1);
                 // A cancelled request needs no decision.
                 let _ = waiter.result.send(Ok(self.denial(waiter.hits, waiter.now)));
             }
@@ -107,19 +107,19 @@ impl CreditPool {
 
     /// Counts a granted refill that left the first waiting request unserved. A refill for a request
     /// serves it, unless the store's outcome names a window that has long ended.
-    pub(super) fn count_unserved(&mut self, counts: &LeasedMetrics) {
+    pub(super) fn count_unserved(&mut self, metrics: &LeasedMetrics) {
         let Some(first) = self.waiting.front_mut() else { return };
         first.unserved += 1;
         if first.unserved > UNSERVED_MAX {
-            self.fail_waiting(StoreError::InvalidReply, counts);
+            self.fail_waiting(StoreError::InvalidReply, metrics);
         }
     }
 
     /// Fails the waiting requests that the remaining credits do not serve.
-    pub(super) fn fail_waiting(&mut self, error: StoreError, counts: &LeasedMetrics) {
+    pub(super) fn fail_waiting(&mut self, error: StoreError, metrics: &LeasedMetrics) {
         for waiter in std::mem::take(&mut self.waiting) {
             if !waiter.result.is_closed() && self.serves(waiter.hits, waiter.now) {
-                self.grant(waiter, counts);
+                self.grant(waiter, metrics);
             } else {
                 let _ = waiter.result.send(Err(error));
             }

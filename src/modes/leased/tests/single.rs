@@ -35,9 +35,9 @@ async fn warm(instance: &Instance, limit: &Limit) -> u64 {
 
 /// Unspent credits.
 fn held(instance: &Instance) -> u64 {
-    let counts = instance.leased.metrics();
+    let metrics = instance.leased.metrics();
     let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-    read(&counts.drawn) - read(&counts.spent) - read(&counts.returned) - read(&counts.expired)
+    read(&metrics.drawn) - read(&metrics.spent) - read(&metrics.returned) - read(&metrics.expired)
 }
 
 /// The remaining hits that a new instance sees.

@@ -102,7 +102,7 @@ proptest! {
         now += 1;
         for _ in 0..2 {
             for instance in &instances {
-                let keys = instance.take_all();
+                let keys = instance.all_keys();
                 for key in keys {
                     instance.exchange(key, Micros(now), false).now_or_never().expect("at once");
                 }
