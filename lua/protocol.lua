@@ -17,12 +17,12 @@
 --          all of them
 -- Returns  one string, step by step in the order of the runs: per tier 1 byte, 1 if it allows the hits
 --          and 0 if not; then per tier its numbers, 7 bytes each. A step on an unreadable value gets
---          REFUSED and does not run; if its run is alone in the call, the call returns the error. All
+--          UNREADABLE and does not run; if its run is alone in the call, the call returns the error. All
 --          integers are below 2^53, so doubles hold them exactly.
 
 local TAKE, GIVE_BACK, OPEN, CLOSE = 0, 1, 2, 3
 local RUN_HEAD, HEAD = '>BBBBI7I7', '>BBI7I7'
-local PASS, FAIL, REFUSED = '\1', '\0', '\2'
+local PASS, FAIL, UNREADABLE = '\1', '\0', '\2'
 
 -- What the parts use of Redis and of Lua; globals.lua sets them.
 local call, pcall, pack, parse, floor, max, min

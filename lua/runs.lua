@@ -27,7 +27,7 @@ local function run_all(run, first_read_end, least, keys, runs)
     elseif #keys == 1 then
       return raw
     else
-      answer(REFUSED)
+      answer(UNREADABLE)
     end
   end
   return table.concat(answers)

@@ -22,7 +22,6 @@ use crate::time::{Micros, SystemClock};
 
 pub mod batch;
 mod batcher;
-pub(crate) mod clock_offset;
 mod command;
 mod config;
 mod connection;
@@ -36,6 +35,7 @@ mod name;
 mod node;
 mod reply;
 mod router;
+pub(crate) mod rtt_samples;
 pub mod script;
 mod sentinel;
 mod session;

@@ -8,7 +8,7 @@ use super::lock;
 use super::network::{Fate, Journey, LocalClock, Network, travel};
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
-use crate::store::redis::clock_offset::{RttSample, RttSamples};
+use crate::store::redis::rtt_samples::{RttSample, RttSamples};
 use crate::store::{NodeAware, NodeId, Store, StoreError};
 use crate::time::{Clock, ClockOffset, Micros};
 

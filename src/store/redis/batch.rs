@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::script::{EncodedStep, Script};
 
 /// Reply for a run whose counter could not be read. None of its steps ran.
-const REFUSED: u8 = 2;
+const UNREADABLE: u8 = 2;
 
 /// The most steps on entry lists in one call. Such a step may take hundreds of microseconds, and a
 /// script blocks the whole node.
@@ -60,7 +60,7 @@ pub enum StepReply<'a> {
     Outcome(&'a [u8]),
     /// The step did not run, because the counter cannot be read. If it is sent alone, Redis returns
     /// the error.
-    Refused,
+    Unreadable,
     /// Missing or malformed. The step may have run.
     Malformed,
 }
@@ -198,9 +198,9 @@ impl<K: AsRef<[u8]>, T> ScriptCall<K, T> {
     pub fn split_reply(self, reply: &[u8], mut to: impl FnMut(T, StepReply<'_>)) {
         let mut rest = Some(reply);
         for run in self.runs {
-            if let Some((&REFUSED, after)) = rest.and_then(<[u8]>::split_first) {
+            if let Some((&UNREADABLE, after)) = rest.and_then(<[u8]>::split_first) {
                 rest = Some(after);
-                run.steps.into_iter().for_each(|(item, _)| to(item, StepReply::Refused));
+                run.steps.into_iter().for_each(|(item, _)| to(item, StepReply::Unreadable));
                 continue;
             }
             for (item, length) in run.steps {
@@ -311,7 +311,7 @@ mod tests {
                     item,
                     match part {
                         StepReply::Outcome(bytes) => usize::from(bytes[14]),
-                        StepReply::Refused => 100,
+                        StepReply::Unreadable => 100,
                         StepReply::Malformed => 200,
                     },
                 ));
@@ -321,8 +321,8 @@ mod tests {
         let one = |mark: u8| [&[1][..], &[0; 13], &[mark]].concat();
         let all = [one(1), one(2), one(3), one(4)].concat();
         assert_eq!(split(&all), [(0, 1), (2, 2), (1, 3), (3, 4)]);
-        let refused = [&[REFUSED][..], &one(3), &[REFUSED]].concat();
-        assert_eq!(split(&refused), [(0, 100), (2, 100), (1, 3), (3, 100)]);
+        let unreadable = [&[UNREADABLE][..], &one(3), &[UNREADABLE]].concat();
+        assert_eq!(split(&unreadable), [(0, 100), (2, 100), (1, 3), (3, 100)]);
         assert_eq!(split(&all[..50]), [(0, 1), (2, 2), (1, 3), (3, 200)]);
         assert_eq!(split(&[]), [(0, 200), (2, 200), (1, 200), (3, 200)]);
     }

@@ -178,7 +178,7 @@ impl Batcher {
                 // A caller that stopped waiting has closed the channel.
                 let _ = pending.reply.send(match reply {
                     StepReply::Outcome(bytes) => Ok(bytes.into()),
-                    StepReply::Refused => Err(BatchError::RetryAlone),
+                    StepReply::Unreadable => Err(BatchError::RetryAlone),
                     StepReply::Malformed => Err(BatchError::Reply),
                 });
             }),

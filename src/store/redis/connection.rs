@@ -24,16 +24,16 @@ mod driver;
 mod pipeline;
 
 use driver::Driver;
-use pipeline::Request;
+use pipeline::PipelinedCommands;
 
 /// The most commands that wait to be written. A batcher has few; the rest are redirected calls.
-const REQUESTS_MAX: usize = 4096;
+const QUEUE_MAX: usize = 4096;
 
 /// One connection to one node.
 #[derive(Debug)]
 pub(super) struct Connection {
     address: String,
-    requests: mpsc::Sender<Request>,
+    queue: mpsc::Sender<PipelinedCommands>,
     state: watch::Receiver<ConnectionState>,
     /// Asks the task to drop the connection and to open a new one.
     reconnect: Arc<Notify>,
@@ -64,12 +64,12 @@ impl Connection {
         clock: SystemClock,
     ) -> Arc<Connection> {
         let (state_sender, state) = watch::channel(ConnectionState::Opening);
-        let (requests, receiver) = mpsc::channel(REQUESTS_MAX);
+        let (queue, receiver) = mpsc::channel(QUEUE_MAX);
         let reconnect = Arc::new(Notify::new());
         let driver = Driver::new(config.clone(), address, state_sender, reconnect.clone(), clock);
         tokio::spawn(driver.run(receiver, closed));
         let address = address.to_owned();
-        Arc::new(Connection { address, requests, state, reconnect, metrics, functions })
+        Arc::new(Connection { address, queue, state, reconnect, metrics, functions })
     }
 
     /// Whether the connection is up.
@@ -212,8 +212,8 @@ impl Connection {
             return Err(CallError::NotSent);
         }
         let (reply, receiver) = oneshot::channel();
-        let request = Request { bytes, replies, bound, reply };
-        self.requests.try_send(request).map_err(|error| match error {
+        let commands = PipelinedCommands { bytes, replies, bound, reply };
+        self.queue.try_send(commands).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => CallError::Busy,
             mpsc::error::TrySendError::Closed(_) => CallError::NotSent,
         })?;

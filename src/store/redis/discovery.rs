@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::clock_offset::{RttSample, RttSamples};
+use super::rtt_samples::{RttSample, RttSamples};
 use super::config::{HostPort, RedisConfig, Servers, Target, address_text};
 use super::connection::Connection;
 use super::error::ConnectionError;
@@ -38,7 +38,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval of clock measurements. Typical clocks drift by microseconds in that time.
 const CLOCK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Interval of attempts to use functions on a node that refuses them. Its users may get the rights.
+/// Interval of attempts to use functions on a node that lacks them. Its user may get the rights.
 const FUNCTIONS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Clock measurements right after connecting. The one with the fastest round trip is used.

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 
-use super::clock_offset::{RttSample, RttSamples};
+use super::rtt_samples::{RttSample, RttSamples};
 use super::connection::reply_bytes;
 use super::discovery::parse_time;
 use super::error::{NextAction, result};

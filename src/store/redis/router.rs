@@ -80,7 +80,7 @@ struct Route {
 enum SendMode {
     /// Sent in one call with other steps for the same node, if it is a step.
     Batched,
-    /// Sent in a separate call of its script, which runs where a function may be refused.
+    /// Sent in a separate call of its script, which may run where a function fails.
     Single,
     /// Sent in a separate call after `ASKING`, to the node that imports the hash slot.
     Asking,

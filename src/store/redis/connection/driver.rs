@@ -9,7 +9,7 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::sleep;
 
 use super::ConnectionState;
-use super::pipeline::{self, Request, SessionEnd};
+use super::pipeline::{self, PipelinedCommands, SessionEnd};
 use crate::outage_log::OutageLog;
 use crate::store::redis::config::{HostPort, NodeConfig, Target};
 use crate::store::redis::error::{CallError, ConnectionError};
@@ -52,30 +52,30 @@ impl Driver {
         Driver { config, address: address.to_owned(), state, reconnect, clock, log, sentinels }
     }
 
-    /// Runs until `closed` turns true or its sender is dropped, or every sender of requests is
+    /// Runs until `closed` turns true or its sender is dropped, or every sender of commands is
     /// dropped.
     pub(super) async fn run(
         mut self,
-        mut requests: mpsc::Receiver<Request>,
+        mut queue: mpsc::Receiver<PipelinedCommands>,
         mut closed: watch::Receiver<bool>,
     ) {
         tokio::select! {
-            () = self.keep_open(&mut requests) => {}
+            () = self.keep_open(&mut queue) => {}
             () = until_closed(&mut closed) => {}
         }
         self.state.send_replace(ConnectionState::Closed);
-        refuse(&mut requests);
+        fail_unsent(&mut queue);
     }
 
-    /// Keeps the connection open until every sender of requests is dropped.
-    async fn keep_open(&mut self, requests: &mut mpsc::Receiver<Request>) {
+    /// Keeps the connection open until every sender of commands is dropped.
+    async fn keep_open(&mut self, queue: &mut mpsc::Receiver<PipelinedCommands>) {
         let mut pause = BACKOFF_MS.0;
         loop {
             let error = match self.open().await {
                 Err(error) => error,
                 Ok(session) => {
                     self.set_up();
-                    let SessionEnd { error, answered } = self.serve(session, requests).await;
+                    let SessionEnd { error, answered } = self.serve(session, queue).await;
                     let Some(error) = error else { return };
                     // A server that only accepts connections is not asked faster and faster.
                     if answered {
@@ -85,7 +85,7 @@ impl Driver {
                 }
             };
             self.set_down(&error);
-            refuse(requests);
+            fail_unsent(queue);
             sleep(Duration::from_millis(pause + jitter())).await;
             pause = (2 * pause).min(BACKOFF_MS.1);
         }
@@ -107,7 +107,7 @@ impl Driver {
         }
     }
 
-    async fn serve(&self, session: Session, requests: &mut mpsc::Receiver<Request>) -> SessionEnd {
+    async fn serve(&self, session: Session, queue: &mut mpsc::Receiver<PipelinedCommands>) -> SessionEnd {
         // A request from the time of the previous session.
         let _ = self.reconnect.notified().now_or_never();
         let asked = async {
@@ -115,7 +115,7 @@ impl Driver {
             self.reconnect.notified().await;
         };
         tokio::select! {
-            end = pipeline::run(session, requests) => end,
+            end = pipeline::run(session, queue) => end,
             () = asked => {
                 let error = ConnectionError::new("the node is no longer a primary");
                 SessionEnd { error: Some(error), answered: true }
@@ -144,10 +144,10 @@ async fn until_closed(closed: &mut watch::Receiver<bool>) {
     let _ = closed.wait_for(|closed| *closed).await;
 }
 
-/// Ends requests that were not sent.
-fn refuse(requests: &mut mpsc::Receiver<Request>) {
-    while let Ok(request) = requests.try_recv() {
-        let _ = request.reply.send(Err(CallError::NotSent));
+/// Fails the commands that were not sent.
+fn fail_unsent(queue: &mut mpsc::Receiver<PipelinedCommands>) {
+    while let Ok(commands) = queue.try_recv() {
+        let _ = commands.reply.send(Err(CallError::NotSent));
     }
 }
 

@@ -25,7 +25,7 @@ const CHECK_PERIOD: Duration = Duration::from_millis(500);
 const SILENT_CHECKS_MAX: u32 = 5;
 
 /// Commands that are sent together.
-pub(super) struct Request {
+pub(super) struct PipelinedCommands {
     pub(super) bytes: Vec<u8>,
     /// The number of commands, at least 1. The reply to the last one is the result.
     pub(super) replies: u8,
@@ -44,7 +44,7 @@ struct Pipeline {
     checked: Check,
 }
 
-/// A request without its bytes, after they were taken for writing.
+/// Commands without their bytes, after these were taken for writing.
 struct Waiting {
     replies: u8,
     bound: ReplyBound,
@@ -75,20 +75,20 @@ pub(super) struct SessionEnd {
     pub(super) answered: bool,
 }
 
-/// Sends the requests and delivers their replies until the session fails or every sender of
-/// requests is dropped. Requests without a reply are then dropped.
-pub(super) async fn run(session: Session, requests: &mut mpsc::Receiver<Request>) -> SessionEnd {
+/// Sends the commands and delivers their replies until the session fails or every sender of
+/// commands is dropped. Commands without a reply are then dropped.
+pub(super) async fn run(session: Session, queue: &mut mpsc::Receiver<PipelinedCommands>) -> SessionEnd {
     let (stream, replies) = session.into_parts();
     let mut pipeline =
         Pipeline { waiting: VecDeque::new(), replies, answered: 0, checked: Check::default() };
-    let error = exchange(stream, &mut pipeline, requests).await.err();
+    let error = exchange(stream, &mut pipeline, queue).await.err();
     SessionEnd { error, answered: pipeline.answered > 0 }
 }
 
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     pipeline: &mut Pipeline,
-    requests: &mut mpsc::Receiver<Request>,
+    queue: &mut mpsc::Receiver<PipelinedCommands>,
 ) -> Result<(), ConnectionError> {
     // Bytes after the replies to the login belong to no command.
     pipeline.receive()?;
@@ -98,8 +98,8 @@ async fn exchange(
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            // Replies first, because they free memory. Requests before writing, so that all
-            // requests of one turn are written together.
+            // Replies first, because they free memory. Commands before writing, so that all
+            // commands of one turn are written together.
             biased;
             read = reader.read_buf(pipeline.replies.room()) => {
                 if read? == 0 {
@@ -107,9 +107,9 @@ async fn exchange(
                 }
                 pipeline.receive()?;
             }
-            request = requests.recv(), if output.bytes.len() < WRITE_BYTES_MAX => {
-                let Some(request) = request else { return Ok(()) };
-                pipeline.begin(request, &mut output);
+            commands = queue.recv(), if output.bytes.len() < WRITE_BYTES_MAX => {
+                let Some(commands) = commands else { return Ok(()) };
+                pipeline.begin(commands, &mut output);
             }
             written = output.write(&mut writer), if output.is_unflushed => written?,
             _ = checks.tick() => {
@@ -122,9 +122,9 @@ async fn exchange(
 }
 
 impl Pipeline {
-    /// Takes the bytes of a request for writing.
-    fn begin(&mut self, request: Request, output: &mut Output) {
-        let Request { bytes, replies, bound, reply } = request;
+    /// Takes the bytes of commands for writing.
+    fn begin(&mut self, commands: PipelinedCommands, output: &mut Output) {
+        let PipelinedCommands { bytes, replies, bound, reply } = commands;
         // This caller already used its fallback, so its hits must not count.
         if !reply.is_closed() {
             output.push(&bytes);
@@ -194,23 +194,23 @@ mod tests {
     /// A pipeline whose server is the test.
     struct Bench {
         server: DuplexStream,
-        requests: mpsc::Sender<Request>,
+        queue: mpsc::Sender<PipelinedCommands>,
         run: JoinHandle<SessionEnd>,
     }
 
     impl Bench {
         fn new() -> Bench {
             let (client, server) = duplex(1 << 16);
-            let (requests, mut receiver) = mpsc::channel(8);
+            let (queue, mut receiver) = mpsc::channel(8);
             let run = tokio::spawn(async move { run(Session::over(client), &mut receiver).await });
-            Bench { server, requests, run }
+            Bench { server, queue, run }
         }
 
         fn send(&self, bytes: &[u8], replies: u8) -> Received {
             let (reply, received) = oneshot::channel();
             let bound = ReplyBound { bytes: 1_000, elements: 10 };
-            let request = Request { bytes: bytes.to_vec(), replies, bound, reply };
-            assert!(self.requests.try_send(request).is_ok());
+            let commands = PipelinedCommands { bytes: bytes.to_vec(), replies, bound, reply };
+            assert!(self.queue.try_send(commands).is_ok());
             received
         }
 
@@ -242,7 +242,7 @@ mod tests {
         let moved = CallError::Reply(Bytes::from_static(b"MOVED 1 h:1"));
         assert_eq!(second.await.unwrap(), Err(moved));
         assert_eq!(third.await.unwrap(), Ok(Reply::Integer(3)));
-        drop(bench.requests);
+        drop(bench.queue);
         let end = bench.run.await.unwrap();
         assert!(end.error.is_none() && end.answered);
     }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lost_connection_drops_its_requests() {
+    async fn a_lost_connection_drops_its_commands() {
         let mut bench = Bench::new();
         let received = bench.send(b"a", 1);
         bench.read(1).await;
