@@ -29,9 +29,9 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// fails. The slots of further releases expire.
 const RELEASES_MAX: usize = 4096;
 
-/// How often a node may refuse a release with an error reply. At one attempt in 200 ms, it covers a
+/// Error replies after which a release is dropped. At one attempt in 200 ms, they cover a
 /// failover and the start of a node.
-const REFUSALS_MAX: u8 = 50;
+const ERROR_REPLIES_MAX: u8 = 50;
 
 /// A release that is sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) struct Release {
     step: Step,
     /// The instant from which its slots have expired, by the local clock.
     until: Micros,
-    refusals: u8,
+    error_replies: u8,
 }
 
 /// The releases that wait, and the task that sends them.
@@ -65,13 +65,13 @@ impl Release {
         };
         let hold = tiers.iter().map(|tier| tier.window).max()?;
         let until = now.saturating_add(hold);
-        Some(Release { key: *key, step: step.clone(), until, refusals: 0 })
+        Some(Release { key: *key, step: step.clone(), until, error_replies: 0 })
     }
 
-    /// Counts a refusal. Returns the release if it may be sent again.
-    fn refused(mut self) -> Option<Release> {
-        self.refusals += 1;
-        (self.refusals < REFUSALS_MAX).then_some(self)
+    /// Counts an error reply. Returns the release if it may be sent again.
+    fn after_error_reply(mut self) -> Option<Release> {
+        self.error_replies += 1;
+        (self.error_replies < ERROR_REPLIES_MAX).then_some(self)
     }
 }
 
@@ -120,7 +120,7 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
                     Ok(()) => {}
                     // The node is alive. Possibly it is a replica, or has no memory.
                     Err(StoreError::ErrorReply | StoreError::InvalidReply) => {
-                        if let Some(release) = release.refused() {
+                        if let Some(release) = release.after_error_reply() {
                             releases.put_back(release);
                         }
                     }
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_release_is_dropped_in_the_end() {
+    fn a_release_with_error_replies_is_dropped() {
         let mut kept = Some(release(1));
-        let mut refusals = 0;
+        let mut error_replies = 0;
         while let Some(release) = kept {
-            kept = release.refused();
-            refusals += 1;
+            kept = release.after_error_reply();
+            error_replies += 1;
         }
-        assert_eq!(refusals, u32::from(REFUSALS_MAX));
+        assert_eq!(error_replies, u32::from(ERROR_REPLIES_MAX));
     }
 
     #[tokio::test]

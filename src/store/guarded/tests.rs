@@ -206,17 +206,17 @@ async fn a_release_is_repeated_until_it_is_applied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_ends_with_its_slot_or_a_refusal() {
+async fn a_release_ends_with_its_slot_or_error_replies() {
     let expiring = store();
     expiring.apply_detached(&KEY, release());
     assert!(calls_in_ten_seconds(&expiring).await > 3);
     expiring.shared.clock.advance(Micros::from_secs(30));
     calls_in_ten_seconds(&expiring).await;
     assert_eq!(calls_in_ten_seconds(&expiring).await, 0, "the slot has expired");
-    let refusing = store();
-    refusing.shared.store.set_fate(Fate::Rejected(StoreError::ErrorReply));
-    refusing.apply_detached(&KEY, release());
-    assert!(calls_in_ten_seconds(&refusing).await > 10);
-    calls_in_ten_seconds(&refusing).await;
-    assert_eq!(calls_in_ten_seconds(&refusing).await, 0, "no repetition helps");
+    let failing = store();
+    failing.shared.store.set_fate(Fate::Rejected(StoreError::ErrorReply));
+    failing.apply_detached(&KEY, release());
+    assert!(calls_in_ten_seconds(&failing).await > 10);
+    calls_in_ten_seconds(&failing).await;
+    assert_eq!(calls_in_ten_seconds(&failing).await, 0, "no repetition helps");
 }
