@@ -5,15 +5,15 @@ use std::fmt;
 /// Gives back the slots or reservations that a request took under a lease when it is dropped,
 /// because a caller that did not receive the lease's id cannot. After
 /// [`commit`](LeaseRollback::commit) nothing is given back.
-pub struct LeaseRollback(Vec<GiveBack>);
+pub struct LeaseRollback(Vec<RollbackAction>);
 
 /// Gives one slot or reservation back.
-pub type GiveBack = Box<dyn FnOnce() + Send + Sync>;
+pub type RollbackAction = Box<dyn FnOnce() + Send + Sync>;
 
 impl LeaseRollback {
     /// A rollback that runs these closures when it is dropped.
-    pub fn new(give_back: Vec<GiveBack>) -> LeaseRollback {
-        LeaseRollback(give_back)
+    pub fn new(actions: Vec<RollbackAction>) -> LeaseRollback {
+        LeaseRollback(actions)
     }
 
     /// Commits the leases: the response has been written, so that the caller now owns them.
@@ -24,8 +24,8 @@ impl LeaseRollback {
 
 impl Drop for LeaseRollback {
     fn drop(&mut self) {
-        for give_back in self.0.drain(..) {
-            give_back();
+        for action in self.0.drain(..) {
+            action();
         }
     }
 }

@@ -43,7 +43,7 @@ mod metadata;
 mod pending;
 mod resolve;
 mod resolved;
-mod undo;
+mod rollback_guard;
 
 #[cfg(test)]
 mod tests;
@@ -59,7 +59,7 @@ use resolved::{CounterQuery, ResolvedDescriptor};
 
 /// Decides requests against the counters of one backend.
 pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
-    /// Shared with undo guards, which may outlive a request.
+    /// Shared with rollback guards, which may outlive a request.
     backend: Arc<Backend<S>>,
     seed: KeySeed,
     config: ResponseSettings,
@@ -218,17 +218,17 @@ impl<S: Store> Limiter<S> {
         let mut rollback = None;
         if code == Code::OverLimit {
             let free = rules.denied_requests(request.domain) == DeniedRequests::Free;
-            self.give_back(free, decided, &statuses, now);
+            self.roll_back(free, decided, &statuses, now);
         } else {
             rollback = fold::rollback(decided, &mut metadata);
         }
         Verdict { code, statuses, headers, metadata, shadowed, rollback }
     }
 
-    /// Gives back what a denied request took. Slots are always given back, because a denied request
-    /// does not run. Hits and reservations are given back if the domain has
+    /// Rolls a denied request back. Its slots are always given back, because a denied request does
+    /// not run. Hits and reservations are given back if the domain has
     /// `denied_requests: free`.
-    fn give_back(
+    fn roll_back(
         &self,
         free: bool,
         decided: &mut [DecidedDescriptor<'_>],
@@ -238,9 +238,9 @@ impl<S: Store> Limiter<S> {
         for (one, status) in decided.iter_mut().zip(statuses) {
             let ResolvedDescriptor::Counter(query) = one.resolved else { continue };
             let CounterQuery { rule, limit, key, .. } = query;
-            if let Some(undo) = one.undo.take() {
+            if let Some(guard) = one.rollback.take() {
                 if !free && !limit.counts_slots() {
-                    undo.disarm();
+                    guard.disarm();
                 }
                 continue;
             }

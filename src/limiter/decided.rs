@@ -1,7 +1,7 @@
 //! Decided descriptors: each with the reason for its decision.
 
 use super::resolved::ResolvedDescriptor;
-use super::undo::UndoGuard;
+use super::rollback_guard::RollbackGuard;
 use crate::decision::DecisionReason;
 
 /// One descriptor whose counter has been queried.
@@ -11,5 +11,5 @@ pub(super) struct DecidedDescriptor<'q> {
     /// The reason for its decision.
     pub(super) reason: DecisionReason,
     /// Gives back what the descriptor took under a lease, unless it is disarmed.
-    pub(super) undo: Option<UndoGuard>,
+    pub(super) rollback: Option<RollbackGuard>,
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::decided::DecidedDescriptor;
 use crate::decision::{Code, CurrentLimit, Decision, DecisionReason, Status};
-use crate::lease_rollback::{GiveBack, LeaseRollback};
+use crate::lease_rollback::{RollbackAction, LeaseRollback};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
 use crate::time::Micros;
@@ -17,23 +17,23 @@ pub(super) fn rollback(
     decided: &mut [DecidedDescriptor<'_>],
     metadata: &mut Option<Map<String, Value>>,
 ) -> Option<LeaseRollback> {
-    if decided.iter().all(|one| one.undo.is_none()) {
+    if decided.iter().all(|one| one.rollback.is_none()) {
         return None;
     }
     let mut first = None;
-    let mut give_back: Vec<GiveBack> = Vec::new();
+    let mut actions: Vec<RollbackAction> = Vec::new();
     for one in decided {
-        let Some(undo) = one.undo.take() else { continue };
+        let Some(guard) = one.rollback.take() else { continue };
         if let (
             DecisionReason::Counted { hits, .. } | DecisionReason::Fallback { hits, .. },
             Some(id),
-        ) = (one.reason, undo.id())
+        ) = (one.reason, guard.id())
         {
             first.get_or_insert((id, hits));
         }
-        give_back.extend(undo.into_give_back());
+        actions.extend(guard.into_action());
     }
-    let rollback = LeaseRollback::new(give_back);
+    let rollback = LeaseRollback::new(actions);
     let (id, hits) = first?;
     let metadata = metadata.get_or_insert_default();
     metadata.insert("lease".into(), json!({ "id": id.to_string(), "n": hits }));

@@ -8,7 +8,7 @@ use super::Limiter;
 use super::decided::DecidedDescriptor;
 use super::fallback::{self, FailedQuery};
 use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
-use super::undo::UndoGuard;
+use super::rollback_guard::RollbackGuard;
 use crate::algorithm;
 use crate::decision::{Decision, DecisionReason};
 use crate::limit::Mode;
@@ -27,7 +27,7 @@ pub(super) struct PendingDescriptor<'r> {
     lease: Option<Lease>,
     /// A guard that is armed before the store is queried, so that a dropped call gives back what it
     /// may have taken.
-    undo: Option<UndoGuard>,
+    rollback: Option<RollbackGuard>,
     /// The counter's decision. [`StoreError::NoRoom`] if the request had to be decided before the
     /// store returned it.
     result: Result<Decision, StoreError>,
@@ -43,8 +43,8 @@ impl<'r> PendingDescriptor<'r> {
         local_now: Micros,
     ) -> PendingDescriptor<'r> {
         let (store_now, result) = (Ok(local_now), Err(StoreError::NoRoom));
-        let (lease, undo, by_store) = (None, None, false);
-        PendingDescriptor { resolved, local_now, store_now, lease, undo, result, by_store }
+        let (lease, rollback, by_store) = (None, None, false);
+        PendingDescriptor { resolved, local_now, store_now, lease, rollback, result, by_store }
     }
 
     /// Queries the counter in memory.
@@ -116,7 +116,7 @@ impl<S: Store> Limiter<S> {
                 let hold = rule.and_then(|rule| rule.reserve).unwrap_or_default();
                 pending.lease = Some(Lease::Open { id, until: now.saturating_add(hold) });
                 let store = self.backend.clone();
-                pending.undo = Some(UndoGuard::new(store, id, key, limit, *hits, now));
+                pending.rollback = Some(RollbackGuard::new(store, id, key, limit, *hits, now));
             }
             LeaseUse::Close(id) => {
                 pending.lease = Some(Lease::Close(id));
@@ -136,8 +136,8 @@ impl<S: Store> Limiter<S> {
         let reason = match (&pending.resolved, &pending.result) {
             (ResolvedDescriptor::Uncounted { reason, .. }, _) => *reason,
             (ResolvedDescriptor::Counter(query), Ok(decision)) => {
-                if let Some(undo) = pending.undo.take_if(|_| !decision.allowed) {
-                    undo.disarm();
+                if let Some(guard) = pending.rollback.take_if(|_| !decision.allowed) {
+                    guard.disarm();
                 }
                 // The hits of a settlement were counted when they were reserved.
                 let settles = matches!(query.lease, Some(LeaseUse::Close(_)));
@@ -149,17 +149,17 @@ impl<S: Store> Limiter<S> {
             }
             (ResolvedDescriptor::Counter(_), Err(error)) => self.fall_back(*error, pending),
         };
-        let undo = pending.undo.take();
-        DecidedDescriptor { resolved: &pending.resolved, reason, undo }
+        let rollback = pending.rollback.take();
+        DecidedDescriptor { resolved: &pending.resolved, reason, rollback }
     }
 
     #[cold]
     fn fall_back(&self, error: StoreError, pending: &mut PendingDescriptor<'_>) -> DecisionReason {
-        match pending.undo.take() {
+        match pending.rollback.take() {
             // The step was not applied, so there is nothing to give back.
-            Some(undo) if !error.may_have_run() => undo.disarm(),
+            Some(guard) if !error.may_have_run() => guard.disarm(),
             // Dropping the guard gives back what the step possibly took.
-            undo => drop(undo),
+            guard => drop(guard),
         }
         let ResolvedDescriptor::Counter(query) = &pending.resolved else {
             return DecisionReason::NoRule;
@@ -193,7 +193,7 @@ impl<S: Store> Limiter<S> {
             && decision.allowed
         {
             let store = local.store().clone();
-            pending.undo = Some(UndoGuard::new(store, id, key, limit, *hits, pending.local_now));
+            pending.rollback = Some(RollbackGuard::new(store, id, key, limit, *hits, pending.local_now));
         }
         reason
     }

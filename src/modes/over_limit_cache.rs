@@ -6,8 +6,8 @@
 //!
 //! Hits of other instances only make the counter fuller. Hits that are given back through this
 //! instance invalidate the entry at once. Any other instance may give hits back as well: it settles
-//! a reservation, undoes a denied request, or returns credits. So a denial is cached for at most one
-//! second. `docs/design/modes.md` has the proof.
+//! a reservation, rolls back a denied request, or returns credits. So a denial is cached for at
+//! most one second. `docs/design/modes.md` has the proof.
 //!
 //! A fixed window of one tier may count denied hits. Hits that are denied here are unreported at
 //! first. They are reported to the store before any step whose outcome depends on them.

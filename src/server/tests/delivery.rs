@@ -23,11 +23,11 @@ struct ReportsReturnedLeases(mpsc::UnboundedSender<()>);
 impl Decide for ReportsReturnedLeases {
     async fn decide(&self, request: &crate::descriptor::Request<'_>) -> Verdict {
         let returned = self.0.clone();
-        let give_back = Box::new(move || {
+        let action = Box::new(move || {
             let _ = returned.send(());
         });
         Verdict {
-            rollback: Some(LeaseRollback::new(vec![give_back])),
+            rollback: Some(LeaseRollback::new(vec![action])),
             ..ByDomain.decide(request).await
         }
     }

@@ -1,5 +1,5 @@
-//! Calls that are reset or closed at any point: the decision is dropped or undone, and other calls
-//! are unaffected.
+//! Calls that are reset or closed at any point: the decision is dropped or rolled back, and other
+//! calls are unaffected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ enum Event {
     Begun,
     Dropped,
     Decided,
-    GivenBack,
+    RolledBack,
 }
 
 /// A decider that waits for a permit, takes a lease, and reports each event.
@@ -50,9 +50,9 @@ impl Decide for ReportsEvents {
         let _pass = self.go.acquire().await;
         dropped.0 = None;
         let _ = events.send(Event::Decided);
-        let give_back = Box::new(move || drop(events.send(Event::GivenBack)));
+        let action = Box::new(move || drop(events.send(Event::RolledBack)));
         Verdict {
-            rollback: Some(LeaseRollback::new(vec![give_back])),
+            rollback: Some(LeaseRollback::new(vec![action])),
             ..ByDomain.decide(request).await
         }
     }
@@ -107,12 +107,12 @@ async fn a_call_reset_before_it_is_whole_is_not_decided(fast_path: bool) {
     assert_eq!(received.recv().await, None, "the other calls were not decided");
 }
 
-async fn a_call_sent_with_its_reset_is_undone_once(fast_path: bool) {
+async fn a_call_sent_with_its_reset_is_rolled_back_once(fast_path: bool) {
     let (server, go, mut received) = serving(fast_path, |_| {});
     go.add_permits(1);
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&[call(1, "ok"), reset(1)].concat()).await);
-    for event in [Event::Begun, Event::Decided, Event::GivenBack] {
+    for event in [Event::Begun, Event::Decided, Event::RolledBack] {
         assert_eq!(received.recv().await, Some(event));
     }
     processed(&mut raw).await;
@@ -166,7 +166,7 @@ async fn a_call_over_its_timeout_is_dropped_and_reset(fast_path: bool) {
     server.stop().await;
 }
 
-async fn a_response_without_window_is_undone_at_timeout(fast_path: bool) {
+async fn a_response_without_window_rolls_back_at_timeout(fast_path: bool) {
     const INITIAL_WINDOW_SIZE: u16 = 4;
     let (server, go, mut received) =
         serving(fast_path, |settings| settings.grpc.call_timeout = Duration::from_millis(50));
@@ -175,7 +175,7 @@ async fn a_response_without_window_is_undone_at_timeout(fast_path: bool) {
     assert!(raw.send(&call(1, "ok")).await);
     assert_eq!(received.recv().await, Some(Event::Begun));
     assert_eq!(received.recv().await, Some(Event::Decided));
-    assert_eq!(received.recv().await, Some(Event::GivenBack));
+    assert_eq!(received.recv().await, Some(Event::RolledBack));
     while raw.next().await.expect("the connection stays").kind != RST_STREAM {}
     drop(raw);
     server.stop().await;
@@ -302,11 +302,11 @@ async fn calls_behind_resets_of_a_stall_are_answered(fast_path: bool) {
 
 over_both_paths! {
     a_call_reset_before_it_is_whole_is_not_decided,
-    a_call_sent_with_its_reset_is_undone_once,
+    a_call_sent_with_its_reset_is_rolled_back_once,
     a_call_reset_while_decided_is_dropped_alone,
     a_closed_connection_drops_its_calls,
     a_call_over_its_timeout_is_dropped_and_reset,
-    a_response_without_window_is_undone_at_timeout,
+    a_response_without_window_rolls_back_at_timeout,
     calls_in_flight_are_answered_after_goaway,
     a_client_that_answers_pings_may_be_silent,
     a_panic_outside_a_decision_resets_that_call_only,

@@ -122,7 +122,7 @@ fn a_denied_reservation_takes_nothing() {
 /// One call per hour: the second is denied by that rule, so its reserved tokens return at once
 /// (`denied_requests: free`), and Envoy has nothing to correct.
 #[test]
-fn another_rules_denial_undoes_a_reservation() {
+fn another_rules_denial_rolls_back_a_reservation() {
     within_an_hour(|| {
         let fixture = start(NEWEST, &rules(10_000, 1));
         assert_eq!(chat(&fixture, 300, || ()).status, 200);

@@ -54,7 +54,7 @@ const SLACK: Duration = Duration::from_secs(2);
 /// Pause between two polls.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The round trip of an instance whose hits stay in Redis for a while before they are undone.
+/// The round trip of an instance whose hits stay in Redis for a while before they are rolled back.
 const SLOW: Duration = Duration::from_millis(600);
 
 /// Sends `wanted` until it passes. Redis has had room for it since `freed`.
@@ -116,35 +116,35 @@ fn undone_requests_make_room_elsewhere() {
     let _permit = exclusive();
     let server = Server::listening(&[]);
     let slow = DelayingProxy::to(server.address(), SLOW);
-    let undoing = start(slow.address(), RULES, STORE_TIMEOUT, &ALGORITHMS);
+    let first = start(slow.address(), RULES, STORE_TIMEOUT, &ALGORITHMS);
     let others = ROUND_TRIPS.map(|round_trip| {
         let proxy = DelayingProxy::to(server.address(), round_trip);
         (round_trip, start(proxy.address(), RULES, STORE_TIMEOUT, &ALGORITHMS), proxy)
     });
     thread::scope(|scope| {
         for (round_trip, other, _) in &others {
-            let undoing = &undoing;
-            scope.spawn(move || ask_after_undo(undoing, other, *round_trip));
+            let first = &first;
+            scope.spawn(move || ask_after_rollback(first, other, *round_trip));
         }
     });
 }
 
-fn ask_after_undo(undoing: &Weir, other: &Weir, round_trip: Duration) {
+fn ask_after_rollback(first: &Weir, other: &Weir, round_trip: Duration) {
     let client = other.client();
-    let value = value(round_trip, "undone");
+    let value = value(round_trip, "rolled_back");
     let budget = [("budget", value.as_str())];
     let take = |hits: u64| request("free", vec![costing(hits, descriptor(&budget))]);
     assert!(passed(&client.check(take(8))), "8 of 10 hits");
     thread::scope(|scope| {
-        let undone = scope.spawn(|| {
+        let denied = scope.spawn(|| {
             let blocked = descriptor(&[("blocked", value.as_str())]);
             let both = vec![costing(2, descriptor(&budget)), blocked];
-            undoing.client().check(request("free", both))
+            first.client().check(request("free", both))
         });
         until("the counter is full", || client.remaining("free", &budget) == 0);
         assert!(!passed(&client.check(take(2))), "the counter is full");
-        assert!(!passed(&undone.join().expect("an answer")), "one descriptor is blocked");
+        assert!(!passed(&denied.join().expect("an answer")), "one descriptor is blocked");
     });
     until("the hits are back in Redis", || client.remaining("free", &budget) == 2);
-    assert_passes_soon(&client, &take(2), Instant::now(), round_trip, "undone request");
+    assert_passes_soon(&client, &take(2), Instant::now(), round_trip, "request rolled back");
 }

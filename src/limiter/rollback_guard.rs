@@ -1,6 +1,6 @@
-//! Undo guards, which give back what a request took under a lease, unless they are disarmed.
+//! Rollback guards, which give back what a request took under a lease, unless they are disarmed.
 //!
-//! A lease is undone by closing it. Closing an unknown or closed lease changes nothing, so the
+//! A lease is rolled back by closing it. Closing an unknown or closed lease changes nothing, so the
 //! caller and a cancelled call may both give the same lease back.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Backend;
 use crate::algorithm;
 use crate::key::CounterKey;
-use crate::lease_rollback::GiveBack;
+use crate::lease_rollback::RollbackAction;
 use crate::limit::{Limit, Mode};
 use crate::step::{Lease, LeaseId, Step};
 use crate::store::{MemoryStore, Store};
@@ -17,18 +17,18 @@ use crate::time::Micros;
 /// The store that has the counter of a lease: the backend, or the local counters of the fallback.
 pub(super) trait LeaseStore: Send + Sync + 'static {
     /// Applies the step that closes the lease, without waiting for it.
-    fn undo(&self, key: &CounterKey, step: Step);
+    fn roll_back(&self, key: &CounterKey, step: Step);
 }
 
 impl<S: Store> LeaseStore for Backend<S> {
-    fn undo(&self, key: &CounterKey, step: Step) {
+    fn roll_back(&self, key: &CounterKey, step: Step) {
         self.apply_detached(key, Mode::Exact, step);
     }
 }
 
 /// The local counters of the fallback.
 impl LeaseStore for MemoryStore {
-    fn undo(&self, key: &CounterKey, step: Step) {
+    fn roll_back(&self, key: &CounterKey, step: Step) {
         // A step that gives back needs no room, so it cannot fail.
         drop(self.apply_now(key, &step));
     }
@@ -36,25 +36,25 @@ impl LeaseStore for MemoryStore {
 
 /// A guard of what one step took under a lease. Dropping it closes the lease, so a call that is
 /// cancelled during its query gives back what it may have taken.
-pub(super) struct UndoGuard {
-    /// The undo. It is boxed, because most decisions take no lease and need no space for one.
-    armed: Option<Box<Undo>>,
+pub(super) struct RollbackGuard {
+    /// The rollback. It is boxed, because most decisions take no lease and need no space for one.
+    armed: Option<Box<Rollback>>,
 }
 
 /// The step that closes a lease.
-struct Undo {
+struct Rollback {
     store: Arc<dyn LeaseStore>,
     key: CounterKey,
     step: Step,
 }
 
-impl Undo {
+impl Rollback {
     fn apply(self) {
-        self.store.undo(&self.key, self.step);
+        self.store.roll_back(&self.key, self.step);
     }
 }
 
-impl UndoGuard {
+impl RollbackGuard {
     /// A guard of the `hits` of `limit` that a step at `now` takes under the lease `id`.
     pub(super) fn new(
         store: Arc<dyn LeaseStore>,
@@ -63,11 +63,11 @@ impl UndoGuard {
         limit: &Limit,
         hits: i64,
         now: Micros,
-    ) -> UndoGuard {
+    ) -> RollbackGuard {
         // A slot is released; a reservation is settled at no cost.
         let hits = if limit.counts_slots() { -hits } else { 0 };
         let step = algorithm::plan_with_lease(limit, hits, Some(Lease::Close(id)), now);
-        UndoGuard { armed: Some(Box::new(Undo { store, key: *key, step })) }
+        RollbackGuard { armed: Some(Box::new(Rollback { store, key: *key, step })) }
     }
 
     /// The lease's id.
@@ -82,17 +82,17 @@ impl UndoGuard {
         self.armed = None;
     }
 
-    /// The undo as a closure for the writer of the response; `None` if the guard is disarmed.
-    pub(super) fn into_give_back(mut self) -> Option<GiveBack> {
-        let undo = self.armed.take()?;
-        Some(Box::new(move || undo.apply()))
+    /// The rollback as a closure for the writer of the response; `None` if the guard is disarmed.
+    pub(super) fn into_action(mut self) -> Option<RollbackAction> {
+        let rollback = self.armed.take()?;
+        Some(Box::new(move || rollback.apply()))
     }
 }
 
-impl Drop for UndoGuard {
+impl Drop for RollbackGuard {
     fn drop(&mut self) {
-        if let Some(undo) = self.armed.take() {
-            undo.apply();
+        if let Some(rollback) = self.armed.take() {
+            rollback.apply();
         }
     }
 }
