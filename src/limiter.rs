@@ -4,9 +4,8 @@
 //! A decision has three parts:
 //!
 //! 1. [`Limiter::begin`] prepares one query per descriptor.
-//! 2. A driver queries the counters. For counters in memory it runs inline, and a request with one
-//!    descriptor needs no future and no allocation. For counters in Redis it sends the queries
-//!    concurrently and awaits them.
+//! 2. The counters are queried. In memory this is a plain call, and a request with one descriptor
+//!    needs no future and no allocation. In Redis the queries are sent concurrently and awaited.
 //! 3. [`Limiter::finish`] interprets the results.
 //!
 //! `resolved.rs` lists the types of a descriptor from request to decision.
@@ -123,7 +122,7 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    /// The driver for counters in memory, which returns without waiting.
+    /// Decides by counters in memory, without waiting.
     fn check_memory(
         &self,
         store: &MemoryStore,
@@ -139,8 +138,8 @@ impl<S: Store> Limiter<S> {
         self.finish(rules, request, &mut pending, now)
     }
 
-    /// The driver for counters in Redis, which awaits the replies. The fallback decides for those that
-    /// are missing when the request must be decided.
+    /// Decides by counters in Redis, and awaits their replies. The fallback decides for those that are
+    /// missing when the request must be decided.
     async fn check_redis(
         &self,
         modes: &Modes<S>,

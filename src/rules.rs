@@ -23,7 +23,7 @@ pub use file::options::{DeniedRequests, Options, UnknownFields};
 pub use file::problem::{Location, RuleProblem};
 pub use file::source::{RuleFiles, SourceFile};
 #[cfg(feature = "fuzz")]
-pub use lookup::index::fuzz_driver as regex_fuzz_driver;
+pub use lookup::index::fuzz_harness as regex_fuzz_harness;
 pub use lookup::rule::{NameId, Policy, Rule, override_key, override_stat_key};
 pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherSummary, RuleSummary};
 pub use show::near_miss::NearMiss;

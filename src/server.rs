@@ -28,16 +28,16 @@ mod tests;
 pub use self::config::ServerConfig;
 pub use crate::tls::{ReloadOutcome, TlsError};
 #[cfg(feature = "fuzz")]
-pub use grpc::fuzz_driver as grpc_fuzz_driver;
+pub use grpc::fuzz_harness as grpc_fuzz_harness;
 pub use grpc::worker::count as worker_count;
 pub use http::admin::{AdminApi, CounterError, Token};
 pub use lifecycle::Health;
 #[cfg(feature = "fuzz")]
-pub use listener::tls::fuzz_driver as tls_fuzz_driver;
+pub use listener::tls::fuzz_harness as tls_fuzz_harness;
 pub use listener::tls::{TlsAcceptor, TlsConfig};
 pub use metrics::{ClientMemory, ListenerMetrics, PartMemory, ServerMetrics};
 #[cfg(feature = "fuzz")]
-pub use rls::fuzz_driver;
+pub use rls::fuzz_harness;
 pub use rls::handler::Decide;
 
 use acceptor::Acceptor;
@@ -111,10 +111,10 @@ impl BoundServer {
     /// Starts the threads. `decider` decides requests, `api` supplies the admin pages, and
     /// `health` is reported to probes. The drain starts when `shutdown` becomes true or its sender
     /// is dropped.
-    pub fn serve<D: Decide, V: AdminApi>(
+    pub fn serve<D: Decide, A: AdminApi>(
         self,
         decider: Arc<D>,
-        api: Arc<V>,
+        api: Arc<A>,
         health: watch::Receiver<Health>,
         shutdown: watch::Receiver<bool>,
     ) -> io::Result<RunningServer> {
@@ -144,7 +144,7 @@ impl BoundServer {
                 routes::router(decider.clone(), &config, &server_metrics, lifecycle.clone(), json),
                 config.http.clone(),
             ),
-            admin: (admin, admin_routes, config.admin_limits()),
+            admin: (admin, admin_routes, config.admin_http_settings()),
             reporter,
             metrics: server_metrics.clone(),
             lifecycle: lifecycle.clone(),
@@ -153,7 +153,7 @@ impl BoundServer {
         };
         let mut threads = vec![json_thread];
         if let Some(listener) = metrics {
-            let limits = config.admin_limits();
+            let limits = config.admin_http_settings();
             threads.push(metrics_listener::start(
                 listener,
                 &config.metrics_listener.path,

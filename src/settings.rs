@@ -25,7 +25,7 @@ mod combinations;
 mod envoy_ratelimit_env;
 mod format;
 #[cfg(feature = "fuzz")]
-mod fuzz_driver;
+mod fuzz_harness;
 mod otel;
 mod otlp;
 mod problem;
@@ -43,7 +43,7 @@ mod tests;
 
 pub use envoy_ratelimit_env::{with_default_runtime_root, without_host};
 #[cfg(feature = "fuzz")]
-pub use fuzz_driver::load_bytes;
+pub use fuzz_harness::load_bytes;
 pub use otlp::{OtlpHeaders, OtlpProtocol};
 pub use problem::{Problem, Problems};
 pub use redis_url::{RedisServers, RedisUrl};

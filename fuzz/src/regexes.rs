@@ -1,6 +1,6 @@
 //! Looks any value up among any regular expressions.
 
-use weir::rules::regex_fuzz_driver::first_regex;
+use weir::rules::regex_fuzz_harness::first_regex;
 
 /// The most expressions of an input.
 const REGEXES_MAX: usize = 4;

@@ -9,8 +9,8 @@ use weir::descriptor::{Request, RequestBounds};
 use weir::key::KeySeed;
 use weir::limiter::{Backend, Limiter};
 use weir::rules::{Options, RuleSet, SourceFile, compile};
-use weir::server::grpc_fuzz_driver::GrpcService;
-use weir::server::{Decide, fuzz_driver};
+use weir::server::grpc_fuzz_harness::GrpcService;
+use weir::server::{Decide, fuzz_harness};
 use weir::settings::{LimitHeaders, ResponseSettings};
 use weir::store::memory::MemoryStore;
 use weir::time::{Clock, ManualClock, Micros};
@@ -67,7 +67,7 @@ impl Service {
     /// Serves an encoded request. Returns whether it was answered (true) or rejected (false);
     /// anything else is a panic.
     pub fn protobuf(&self, message: &[u8]) -> bool {
-        answered(fuzz_driver::protobuf(&*self.decider, &self.bounds, message))
+        answered(fuzz_harness::protobuf(&*self.decider, &self.bounds, message))
     }
 
     /// Serves `bytes` on both gRPC paths, as a message and as a whole body, and compares status and
@@ -90,12 +90,12 @@ impl Service {
 
     /// Serves a request in JSON. Returns whether it was answered (true) or rejected (false).
     pub fn json(&self, message: &[u8]) -> bool {
-        answered(fuzz_driver::json(&*self.decider, &self.bounds, message))
+        answered(fuzz_harness::json(&*self.decider, &self.bounds, message))
     }
 }
 
 /// Whether a call is answered. A refusal must have a reason, and must not be a panic.
-fn answered(call: impl Future<Output = Result<Vec<u8>, fuzz_driver::Refused>>) -> bool {
+fn answered(call: impl Future<Output = Result<Vec<u8>, fuzz_harness::Refused>>) -> bool {
     let Err(refused) = finished(call) else { return true };
     assert!(!refused.defect, "a panic was caught: {}", refused.reason);
     assert!(!refused.reason.is_empty(), "refused without a reason");

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use weir::server::tls_fuzz_driver::{Handshake, TlsPort};
+use weir::server::tls_fuzz_harness::{Handshake, TlsPort};
 use weir::server::{ServerMetrics, TlsAcceptor, TlsConfig};
 use weir::tls::SanName;
 

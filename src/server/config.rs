@@ -47,7 +47,7 @@ impl ServerConfig {
     }
 
     /// Connection limits of the admin listener and of the metrics listener.
-    pub(super) fn admin_limits(&self) -> HttpSettings {
+    pub(super) fn admin_http_settings(&self) -> HttpSettings {
         let max_connections = self.admin.max_connections;
         let share = (max_connections / ADMIN_PEER_SHARE).max(1);
         let per_peer = self.http.max_connections_per_peer.map_or(share, |max| max.min(share));

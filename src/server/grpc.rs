@@ -8,10 +8,10 @@ mod connection_calls;
 mod dispatch;
 mod framing;
 #[cfg(feature = "fuzz")]
-pub mod fuzz_driver;
+pub mod fuzz_harness;
 mod io;
 pub(super) mod memory;
-pub(super) mod rate_limit_handler;
+pub(super) mod budgeted_handler;
 mod read_throttle;
 mod request_body;
 mod response;

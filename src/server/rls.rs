@@ -3,6 +3,6 @@
 mod decode;
 mod encode;
 #[cfg(feature = "fuzz")]
-pub mod fuzz_driver;
+pub mod fuzz_harness;
 pub(super) mod handler;
 pub(super) mod json;

@@ -29,7 +29,7 @@ mod discovery;
 mod error;
 mod function_use;
 #[cfg(feature = "fuzz")]
-pub mod fuzz_driver;
+pub mod fuzz_harness;
 mod metrics;
 mod name;
 mod node;

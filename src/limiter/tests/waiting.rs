@@ -1,5 +1,5 @@
-//! Tests that both drivers, inline and awaited, make the same decisions, and of decisions that may not
-//! wait any longer.
+//! Tests that counters in memory and awaited counters lead to the same decisions, and of decisions
+//! that may not wait any longer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -11,7 +11,7 @@ use self::wildcards::WildcardIndex;
 use super::matcher::{EntryValue, Matcher, PatternKind};
 
 #[cfg(feature = "fuzz")]
-pub mod fuzz_driver;
+pub mod fuzz_harness;
 mod literals;
 mod networks;
 mod regexes;

@@ -14,7 +14,7 @@ use super::memory::connection::{Buffered, ConnectionMemory};
 use super::memory::inbox::SMALL_REQUEST_MAX;
 use super::read_throttle::ReadThrottle;
 use super::request_body::RequestBody;
-use super::response::{self, Queued, unless_reset};
+use super::response::{self, QueuedBytes, unless_reset};
 use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
 use crate::atomic_count::AtomicCount;
 use crate::server::rls::handler::Decide;
@@ -85,7 +85,7 @@ impl<D: Decide> ConnectionCalls<D> {
         head: CallHead,
         body: RecvStream,
         mut respond: SendResponse<Bytes>,
-    ) -> Queued {
+    ) -> QueuedBytes {
         let (memory, is_compressed) = (CallMemory::of(&self.memory), head.is_compressed());
         let served = {
             let served = pin!(self.service.respond(head, RequestBody::new(body), &memory));
@@ -118,7 +118,7 @@ impl<D: Decide> ConnectionCalls<D> {
         head: CallHead,
         body: RecvStream,
         mut respond: SendResponse<Bytes>,
-    ) -> Queued {
+    ) -> QueuedBytes {
         let memory = CallMemory::of(&self.memory);
         let served = {
             let served = pin!(async {

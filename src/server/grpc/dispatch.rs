@@ -28,7 +28,7 @@ use super::call_head::{CallHead, not_grpc};
 use super::connection_calls::ConnectionCalls;
 use super::memory::call::CALL;
 use super::read_throttle::ReadThrottle;
-use super::response::{self, Queued};
+use super::response::{self, QueuedBytes};
 use super::should_rate_limit::{PATH, ShouldRateLimit};
 use super::status::{GrpcCode, GrpcStatus};
 use super::streaming_call;
@@ -200,13 +200,13 @@ impl<D: Decide> Dispatcher<D> {
     /// Polls `call` once, and spawns a task for it if it is not done. Returns what it has queued if
     /// it is done. The call's box comes from `spare` and returns there, so a call that finishes in
     /// one poll allocates none.
-    fn start_call<C: Future<Output = Queued> + Send + 'static>(
+    fn start_call<C: Future<Output = QueuedBytes> + Send + 'static>(
         &self,
         call: C,
         spare: &mut Option<Pin<Box<C>>>,
         calls: &Arc<ConnectionCalls<D>>,
         context: &mut Context<'_>,
-    ) -> Option<Queued> {
+    ) -> Option<QueuedBytes> {
         // The rest of `CALL` is for the task and its timer.
         debug_assert!(size_of::<C>() + 1024 <= CALL, "a call takes {} bytes", size_of::<C>());
         let mut call = reuse_box(spare, call);
@@ -230,7 +230,7 @@ impl<D: Decide> Dispatcher<D> {
     /// Spawns a task for `call`. The timeout drops the call, which resets its stream.
     fn spawn_call(
         &self,
-        call: impl Future<Output = Queued> + Send + 'static,
+        call: impl Future<Output = QueuedBytes> + Send + 'static,
         calls: &Arc<ConnectionCalls<D>>,
     ) {
         let (metrics, open) = (Arc::clone(&self.metrics), OpenCall::new(calls));
@@ -284,7 +284,7 @@ impl<D> OpenCall<D> {
     }
 
     /// Counts the response of the call, which h2 holds until it is written.
-    fn finish(self, queued: Queued) {
+    fn finish(self, queued: QueuedBytes) {
         self.0.counts.unsent.add_many(queued.unwrap_or(0) as u64);
     }
 }

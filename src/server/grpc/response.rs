@@ -31,7 +31,7 @@ const HEADERS: usize = 1024;
 
 /// The bytes that h2 holds for a response until the connection has written them. An error means that
 /// the client has reset the call or closed the connection, or that the response failed.
-pub(super) type Queued = Result<usize, h2::Error>;
+pub(super) type QueuedBytes = Result<usize, h2::Error>;
 
 /// The output of `call`, or `None` if the client resets the call before it is ready. `call` is pinned
 /// in place: by value, the future of every call would have room for it twice.
@@ -47,12 +47,12 @@ pub(super) async fn unless_reset<T>(
 }
 
 /// Sends a response without a body.
-pub(super) fn send_head(respond: &mut SendResponse<Bytes>, head: Response<()>) -> Queued {
+pub(super) fn send_head(respond: &mut SendResponse<Bytes>, head: Response<()>) -> QueuedBytes {
     respond.send_response(head, true).map(|_| HEADERS)
 }
 
 /// Sends the status of a call that failed.
-pub(super) fn send_status(respond: &mut SendResponse<Bytes>, status: GrpcStatus) -> Queued {
+pub(super) fn send_status(respond: &mut SendResponse<Bytes>, status: GrpcStatus) -> QueuedBytes {
     send_head(respond, status.into_response())
 }
 
@@ -64,7 +64,7 @@ pub(super) async fn send_message(
     respond: &mut SendResponse<Bytes>,
     decided: RlsResponse,
     memory: &CallMemory<'_>,
-) -> Queued {
+) -> QueuedBytes {
     let RlsResponse { message, rollback } = decided;
     let framed = framed(&message);
     // The client may read the response late.
@@ -90,7 +90,7 @@ pub(super) async fn send(
     served: TonicResponse,
     metrics: &ServerMetrics,
     memory: &CallMemory<'_>,
-) -> Queued {
+) -> QueuedBytes {
     let TonicResponse { response, rollback, .. } = served;
     if response.headers().get(GRPC_STATUS) == Some(&OUT_OF_RANGE) {
         metrics.message_too_large.add();
@@ -156,7 +156,7 @@ impl OpenResponse {
         frame: Frame<Bytes>,
         more: usize,
         memory: &CallMemory<'_>,
-    ) -> Queued {
+    ) -> QueuedBytes {
         match frame.into_data() {
             Ok(piece) => {
                 let bytes = piece.len();

@@ -14,7 +14,7 @@ use super::body_error::BodyError;
 use super::call_head::CallHead;
 use super::framing::{self, fast_path_message};
 use super::memory::call::CallMemory;
-use super::rate_limit_handler::RateLimitHandler;
+use super::budgeted_handler::BudgetedHandler;
 use super::status::GrpcStatus;
 use super::tonic_services::{TonicResponse, TonicServices};
 use crate::server::metrics::ServerMetrics;
@@ -26,7 +26,7 @@ pub(in crate::server) const PATH: &str =
 
 /// The service of `ShouldRateLimit`. Each worker has one.
 pub(super) struct ShouldRateLimit<D> {
-    pub(super) handler: RateLimitHandler<D>,
+    pub(super) handler: BudgetedHandler<D>,
     pub(super) services: TonicServices,
     pub(super) max_message_bytes: usize,
     /// `grpc.fast_path`. If false, tonic serves every call.

@@ -17,7 +17,7 @@ use super::connection_calls::{ConnectionCalls, ConnectionCounts};
 use super::memory::call::CallMemory;
 use super::memory::inbox::RequestInbox;
 use super::request_body::RequestBody;
-use super::response::{self, OpenResponse, Queued, unless_reset};
+use super::response::{self, OpenResponse, QueuedBytes, unless_reset};
 use super::status::{GrpcCode, GrpcStatus};
 use super::tonic_services::TonicResponse;
 use crate::server::rls::handler::Decide;
@@ -57,7 +57,7 @@ pub(super) async fn serve<D: Decide>(
     body: RecvStream,
     mut respond: SendResponse<Bytes>,
     limit: Duration,
-) -> Queued {
+) -> QueuedBytes {
     let metrics = &calls.service.metrics;
     let Some(_counted) = StreamingCall::begin(&calls.counts) else {
         metrics.streaming_refused.add();
@@ -109,7 +109,7 @@ pub(super) async fn serve<D: Decide>(
 }
 
 /// Counts a call whose client was too slow. Its stream is reset when the call is dropped.
-fn timed_out<D>(calls: &ConnectionCalls<D>) -> Queued {
+fn timed_out<D>(calls: &ConnectionCalls<D>) -> QueuedBytes {
     calls.service.metrics.call_timeout.add();
     Err(Reason::CANCEL.into())
 }

@@ -24,7 +24,7 @@ use super::body_error::BodyError;
 use super::call_head::CallHead;
 use super::memory::address::AddressMemory;
 use super::memory::call::CallMemory;
-use super::rate_limit_handler::RateLimitHandler;
+use super::budgeted_handler::BudgetedHandler;
 use super::request_body::ReceivedBody;
 use super::status::{GrpcCode, GrpcStatus};
 use crate::lease_rollback::LeaseRollback;
@@ -67,7 +67,7 @@ impl TonicServices {
     /// Mounts all services. Messages to `handler` may have at most `max_message_bytes`, before and
     /// after decompression.
     pub(super) fn new<D: Decide>(
-        handler: RateLimitHandler<D>,
+        handler: BudgetedHandler<D>,
         max_message_bytes: usize,
         health: HealthService,
     ) -> TonicServices {
@@ -112,7 +112,7 @@ impl TonicServices {
 }
 
 #[tonic::async_trait]
-impl<D: Decide> RateLimitService for RateLimitHandler<D> {
+impl<D: Decide> RateLimitService for BudgetedHandler<D> {
     async fn should_rate_limit(
         &self,
         request: tonic::Request<Bytes>,

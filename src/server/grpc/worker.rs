@@ -14,7 +14,7 @@ use super::connection::ConnectionContext;
 use super::dispatch::Dispatcher;
 use super::io::open_by;
 use super::memory::budget::MemoryBudget;
-use super::rate_limit_handler::RateLimitHandler;
+use super::budgeted_handler::BudgetedHandler;
 use super::should_rate_limit::ShouldRateLimit;
 use super::tonic_services::TonicServices;
 use super::tonic_services::health::HealthService;
@@ -79,7 +79,7 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<
     let WorkerConfig { decider, health, budget, server, tls, metrics, lifecycle } = config;
     let timeout = server.drain.timeout;
     let bounds = server.bounds;
-    let handler = RateLimitHandler { decider, bounds, budget: Arc::clone(&budget) };
+    let handler = BudgetedHandler { decider, bounds, budget: Arc::clone(&budget) };
     let max_message_bytes = server.grpc.max_message_bytes;
     let should_rate_limit = Arc::new(ShouldRateLimit {
         services: TonicServices::new(handler.clone(), max_message_bytes, health),

@@ -72,14 +72,14 @@ const INDEX: &str = "\
 ";
 
 /// The routes of the admin port.
-pub(in crate::server) fn router<V: AdminApi>(
-    api: Arc<V>,
+pub(in crate::server) fn router<A: AdminApi>(
+    api: Arc<A>,
     pages: Pages,
     access: Access,
     bounds: RequestBounds,
 ) -> Router {
     let loopback = access.loopback;
-    let page = |render: fn(&V) -> Page| {
+    let page = |render: fn(&A) -> Page| {
         let (api, pages) = (api.clone(), pages.clone());
         get(move || pages.answer(move || render(&api)))
     };

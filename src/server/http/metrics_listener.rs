@@ -18,10 +18,10 @@ use crate::server::{run_to_end, single_threaded_runtime};
 use crate::settings::HttpSettings;
 
 /// Starts the thread that serves the metrics of `api` at `path` until the server stops.
-pub(in crate::server) fn start<V: AdminApi>(
+pub(in crate::server) fn start<A: AdminApi>(
     listener: TcpListener,
     path: &str,
-    api: Arc<V>,
+    api: Arc<A>,
     pages: Pages,
     limits: HttpSettings,
     metrics: Arc<ServerMetrics>,

@@ -13,7 +13,7 @@ use tokio_rustls::server::TlsStream;
 
 mod client_san;
 #[cfg(feature = "fuzz")]
-pub mod fuzz_driver;
+pub mod fuzz_harness;
 mod handshake_throttle;
 mod rustls_config;
 

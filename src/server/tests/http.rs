@@ -52,7 +52,7 @@ async fn json_refuses_invalid_requests_with_the_reason() {
 }
 
 #[tokio::test]
-async fn admin_pages_have_the_content_of_the_view() {
+async fn admin_pages_have_the_content_of_the_api() {
     let server = serve(ByDomain, settings());
     for (path, content_type, body) in [
         ("/metrics", "text/plain; version=0.0.4; charset=utf-8", "weir_up 1\n"),

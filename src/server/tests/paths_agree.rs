@@ -12,7 +12,7 @@ use super::raw::stored_gzip;
 use super::test_handlers::ByDomain;
 use crate::descriptor::RequestBounds;
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
-use crate::server::grpc_fuzz_driver::{GrpcService, Received};
+use crate::server::grpc_fuzz_harness::{GrpcService, Received};
 
 /// Two services: one with the fast path, and one that sends every call to tonic.
 static PATHS: LazyLock<[GrpcService<ByDomain>; 2]> = LazyLock::new(|| {

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
-use crate::server::tests::test_handlers::View;
+use crate::server::tests::test_handlers::FixedPages;
 use crate::server::{
     self, Addresses, Decide, Health, RunningServer, ServerConfig, ServerMetrics, TlsAcceptor,
 };
@@ -99,8 +99,8 @@ fn serve_all(
     let addresses = bound.addresses().unwrap();
     let (health, health_seen) = watch::channel(Health { live: true, ready: true });
     let (shutdown, shutdown_seen) = watch::channel(false);
-    let (decider, view) = (Arc::new(decider), Arc::new(View(page)));
-    let serving = bound.serve(decider, view, health_seen, shutdown_seen).unwrap();
+    let (decider, api) = (Arc::new(decider), Arc::new(FixedPages(page)));
+    let serving = bound.serve(decider, api, health_seen, shutdown_seen).unwrap();
     Served { addresses, metrics, health, shutdown, serving }
 }
 

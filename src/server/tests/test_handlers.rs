@@ -1,4 +1,4 @@
-//! Deciders, verdicts and an admin view for tests.
+//! Deciders, verdicts and admin pages for tests.
 
 use std::sync::Arc;
 
@@ -107,10 +107,10 @@ where
     }
 }
 
-/// An admin view with a short text per page, and with the text of `/metrics`.
-pub(in crate::server) struct View(pub(in crate::server) String);
+/// Admin pages with a short text each, and with the text of `/metrics`.
+pub(in crate::server) struct FixedPages(pub(in crate::server) String);
 
-impl AdminApi for View {
+impl AdminApi for FixedPages {
     fn metrics(&self) -> String {
         self.0.clone()
     }

@@ -20,7 +20,7 @@ use prost_types::value::Kind;
 use weir::decision::{Code, Verdict};
 use weir::descriptor::{Request, RequestBounds};
 use weir::proto as ours;
-use weir::server::{Decide, fuzz_driver};
+use weir::server::{Decide, fuzz_harness};
 
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![Just(String::new()), "[a-z/:.]{1,12}", "\\PC{0,8}"]
@@ -319,7 +319,7 @@ impl Decide for AllowAll {
 /// The server's response to a message, or the reason why it rejects it.
 fn served(message: &[u8]) -> Result<Vec<u8>, String> {
     let bounds = RequestBounds::default();
-    let call = fuzz_driver::protobuf(&AllowAll, &bounds, message);
+    let call = fuzz_harness::protobuf(&AllowAll, &bounds, message);
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Ok(response)) => Ok(response),
         Poll::Ready(Err(refused)) => {

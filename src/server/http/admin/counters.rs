@@ -20,20 +20,20 @@ struct CounterParams {
     descriptor: String,
 }
 
-type Shared<V> = State<(Arc<V>, RequestBounds)>;
+type Shared<A> = State<(Arc<A>, RequestBounds)>;
 
-pub(super) fn router<V: AdminApi>(api: Arc<V>, bounds: RequestBounds) -> Router {
-    Router::new().route("/counters", get(show::<V>).delete(delete::<V>)).with_state((api, bounds))
+pub(super) fn router<A: AdminApi>(api: Arc<A>, bounds: RequestBounds) -> Router {
+    Router::new().route("/counters", get(show::<A>).delete(delete::<A>)).with_state((api, bounds))
 }
 
-async fn show<V: AdminApi>(State((api, bounds)): Shared<V>, params: ParamsResult) -> Response {
+async fn show<A: AdminApi>(State((api, bounds)): Shared<A>, params: ParamsResult) -> Response {
     match read(params, &bounds) {
         Ok((domain, descriptor)) => answer(api.counter(&domain, &descriptor).await),
         Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),
     }
 }
 
-async fn delete<V: AdminApi>(State((api, bounds)): Shared<V>, params: ParamsResult) -> Response {
+async fn delete<A: AdminApi>(State((api, bounds)): Shared<A>, params: ParamsResult) -> Response {
     match read(params, &bounds) {
         Ok((domain, descriptor)) => answer(api.delete_counter(&domain, &descriptor).await),
         Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),

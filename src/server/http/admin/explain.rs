@@ -56,8 +56,8 @@ struct Question {
     text: Option<String>,
 }
 
-pub(super) fn router<V: AdminApi>(api: Arc<V>, pages: Pages, bounds: RequestBounds) -> Router {
-    let explain = post(explain::<V>).get(needs_post);
+pub(super) fn router<A: AdminApi>(api: Arc<A>, pages: Pages, bounds: RequestBounds) -> Router {
+    let explain = post(explain::<A>).get(needs_post);
     Router::new().route("/explain", explain).with_state((api, pages, bounds))
 }
 
@@ -67,8 +67,8 @@ async fn needs_post() -> Response {
     ([(ALLOW, "POST")], refusal(StatusCode::METHOD_NOT_ALLOWED, reason)).into_response()
 }
 
-async fn explain<V: AdminApi>(
-    State((api, pages, bounds)): State<(Arc<V>, Pages, RequestBounds)>,
+async fn explain<A: AdminApi>(
+    State((api, pages, bounds)): State<(Arc<A>, Pages, RequestBounds)>,
     body: Body,
 ) -> Response {
     let (body, permit) = match body::read(body, BODY_BYTES_MAX, pages.permits(), None).await {
@@ -89,8 +89,8 @@ async fn explain<V: AdminApi>(
 }
 
 /// The explanations that the request in `body` asks for.
-fn explain_all<V: AdminApi>(
-    api: &V,
+fn explain_all<A: AdminApi>(
+    api: &A,
     body: &[u8],
     bounds: &RequestBounds,
 ) -> Result<Vec<serde_json::Value>, String> {
@@ -99,8 +99,8 @@ fn explain_all<V: AdminApi>(
 }
 
 /// The explanation of the descriptor, or of the rule that the text names if no rule matches.
-fn answer<V: AdminApi>(
-    api: &V,
+fn answer<A: AdminApi>(
+    api: &A,
     domain: &str,
     question: Question,
 ) -> Result<serde_json::Value, String> {

@@ -1,4 +1,4 @@
-//! A driver for fuzzing: loads settings from bytes instead of a file.
+//! A harness for fuzzing: loads settings from bytes instead of a file.
 //!
 //! Its users are the fuzz target `settings_yaml` and `tests/random_inputs`, both by
 //! `fuzz/src/settings.rs`. They are other crates, so `load_bytes` is public, with the feature

@@ -1,4 +1,4 @@
-//! A driver for tests and fuzzing: serves `ShouldRateLimit` calls without a connection.
+//! A harness for tests and fuzzing: serves `ShouldRateLimit` calls without a connection.
 //!
 //! Its users are the fuzz target `request_proto` and `tests/random_inputs`, both by
 //! `fuzz/src/requests.rs`, and `src/server/tests/paths_agree.rs`. The first two are other crates, so
@@ -17,7 +17,7 @@ use super::call_head::CallHead;
 use super::framing::framed;
 use super::memory::budget::MemoryBudget;
 use super::memory::call::CallMemory;
-use super::rate_limit_handler::RateLimitHandler;
+use super::budgeted_handler::BudgetedHandler;
 use super::request_body::ReceivedBody;
 use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
 use super::tonic_services::health::Reporter;
@@ -48,7 +48,7 @@ impl<D: Decide> GrpcService<D> {
         let max_message_bytes = config.grpc.max_message_bytes;
         let metrics = Arc::<ServerMetrics>::default();
         let budget = Arc::new(MemoryBudget::new(config.grpc.max_client_memory, metrics.clone()));
-        let handler = RateLimitHandler { decider, bounds, budget };
+        let handler = BudgetedHandler { decider, bounds, budget };
         let services = TonicServices::new(handler.clone(), max_message_bytes, Reporter::new().1);
         GrpcService(ShouldRateLimit { handler, services, max_message_bytes, fast_path, metrics })
     }

@@ -1,4 +1,4 @@
-//! A driver for tests and fuzzing: decides encoded requests without a connection.
+//! A harness for tests and fuzzing: decides encoded requests without a connection.
 //!
 //! Its users are the fuzz targets `request_proto` and `request_json` and `tests/random_inputs`, all by
 //! `fuzz/src/requests.rs`, and `tests/it/library/wire.rs`. They are other crates, so this module is

@@ -1,4 +1,4 @@
-//! A driver for fuzzing: performs the server's side of TLS handshakes without a socket.
+//! A harness for fuzzing: performs the server's side of TLS handshakes without a socket.
 //!
 //! Its users are the fuzz target `tls_hello` and `tests/random_inputs`, both by `fuzz/src/tls.rs`. They
 //! are other crates, so this module is public, with the feature `fuzz` alone.

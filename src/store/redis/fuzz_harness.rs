@@ -1,4 +1,4 @@
-//! A driver for fuzzing: reads the bytes of a server as every reader of replies does.
+//! A harness for fuzzing: reads the bytes of a server as every reader of replies does.
 //!
 //! Its users are the fuzz target `redis_reply` and `tests/random_inputs`, both by
 //! `fuzz/src/replies.rs`. They are other crates, so this module is public, with the feature `fuzz`

@@ -1,4 +1,4 @@
-//! The decision of one `ShouldRateLimit` message, shared by the fast path and tonic.
+//! Decides one `ShouldRateLimit` message within the memory budget, for the fast path and tonic.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::descriptor::RequestBounds;
 use crate::server::rls::handler::{Decide, RlsResponse, handle};
 
 /// Decides the message of a call, on the fast path and on tonic's.
-pub(in crate::server) struct RateLimitHandler<D> {
+pub(in crate::server) struct BudgetedHandler<D> {
     pub(in crate::server) decider: Arc<D>,
     pub(in crate::server) bounds: RequestBounds,
     pub(in crate::server) budget: Arc<MemoryBudget>,
 }
 
-impl<D> Clone for RateLimitHandler<D> {
-    fn clone(&self) -> RateLimitHandler<D> {
-        RateLimitHandler {
+impl<D> Clone for BudgetedHandler<D> {
+    fn clone(&self) -> BudgetedHandler<D> {
+        BudgetedHandler {
             decider: Arc::clone(&self.decider),
             bounds: self.bounds,
             budget: Arc::clone(&self.budget),
@@ -27,7 +27,7 @@ impl<D> Clone for RateLimitHandler<D> {
     }
 }
 
-impl<D: Decide> RateLimitHandler<D> {
+impl<D: Decide> BudgetedHandler<D> {
     /// Decides `message` of the call with `head`. While the decision is pending, `memory` holds what
     /// it needs.
     pub(super) async fn handle(

@@ -1,4 +1,4 @@
-//! A driver for fuzzing: finds the first regular expression that accepts a value in three ways.
+//! A harness for fuzzing: finds the first regular expression that accepts a value in three ways.
 //!
 //! Its users are the fuzz target `rule_regex_lookup` and `tests/random_inputs`, both by
 //! `fuzz/src/regexes.rs`. They are other crates, so this module is public, with the feature
