@@ -172,9 +172,9 @@ impl Decisions {
         let help = "Series by value in weir_detailed_decisions_total, at most metrics.max_series.";
         let taken = self.budget.taken.load(relaxed) as u64;
         page.gauge("weir_detailed_series", help).single(taken);
-        let help = "Decisions counted as descriptor=\"other\", mostly over metrics.max_series.";
-        let folded = self.budget.folded.load(relaxed);
-        page.counter("weir_detailed_overflow_decisions_total", help).single(folded);
+        let help = "Decisions counted as descriptor=\"overflow\", mostly over metrics.max_series.";
+        let overflow = self.budget.overflow.load(relaxed);
+        page.counter("weir_detailed_overflow_decisions_total", help).single(overflow);
     }
 
     fn expose_plain(&self, page: &mut Exposition) {

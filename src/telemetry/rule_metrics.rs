@@ -15,13 +15,13 @@ use crate::rules::{Rule, RuleSet};
 use crate::sharded::Sharded;
 use crate::store::StoreError;
 
-/// Longest name with values, in bytes. Decisions with a longer name count as [`OTHER`]. Together
+/// Longest name with values, in bytes. Decisions with a longer name count as [`OVERFLOW`]. Together
 /// with the number of series, it bounds the memory of all names and the size of a metrics page.
 const VALUES_BYTES_MAX: usize = 256;
 
 /// The name under which decisions over a bound are counted. No selector is equal to it, because the
-/// value `other` is written with a backslash.
-pub(super) const OTHER: &str = "other";
+/// value `overflow` is written with a backslash.
+pub(super) const OVERFLOW: &str = "overflow";
 
 /// The series of the rules of one [`RuleSet`], found by rule index.
 #[derive(Debug, Default)]
@@ -49,8 +49,8 @@ struct Values {
     series: ArcSwap<HashMap<Box<str>, Arc<ValueSeries>>>,
     /// Locked only to add a series, which the budget bounds.
     adding: Mutex<()>,
-    other: OutcomeMetrics,
-    other_is_used: AtomicU64,
+    overflow: OutcomeMetrics,
+    overflow_is_used: AtomicU64,
 }
 
 /// The metrics of one combination of values.
@@ -65,14 +65,14 @@ struct ValueSeries {
 pub struct SeriesBudget {
     pub(super) max: usize,
     pub(super) taken: AtomicUsize,
-    /// Decisions counted under [`OTHER`].
-    pub(super) folded: AtomicU64,
+    /// Decisions counted under [`OVERFLOW`].
+    pub(super) overflow: AtomicU64,
 }
 
 impl SeriesBudget {
     /// A budget of `max` series by value.
     pub fn new(max: usize) -> SeriesBudget {
-        SeriesBudget { max, taken: AtomicUsize::new(0), folded: AtomicU64::new(0) }
+        SeriesBudget { max, taken: AtomicUsize::new(0), overflow: AtomicU64::new(0) }
     }
 
     fn take(&self) -> bool {
@@ -117,8 +117,8 @@ impl RuleSeries {
             budget: budget.clone(),
             series: ArcSwap::default(),
             adding: Mutex::default(),
-            other: OutcomeMetrics::default(),
-            other_is_used: AtomicU64::new(0),
+            overflow: OutcomeMetrics::default(),
+            overflow_is_used: AtomicU64::new(0),
         });
         RuleSeries {
             domain: rule.domain.clone(),
@@ -182,8 +182,8 @@ impl RuleSeries {
             .map(|(name, one)| (name.clone(), one.stat_key.clone(), read(&one.outcomes)))
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
-        if values.other_is_used.load(Ordering::Relaxed) > 0 {
-            all.push((OTHER.into(), self.stat_key.clone(), read(&values.other)));
+        if values.overflow_is_used.load(Ordering::Relaxed) > 0 {
+            all.push((OVERFLOW.into(), self.stat_key.clone(), read(&values.overflow)));
         }
         all
     }
@@ -192,7 +192,7 @@ impl RuleSeries {
 impl Values {
     fn record(&self, rule: &Rule, entries: &[Entry<'_>], status: &Status) {
         let Some(mut name) = rule.detailed_selector(entries) else { return };
-        if name == OTHER {
+        if name == OVERFLOW {
             name.insert(0, '\\');
         }
         if let Some(known) = self.series.load().get(&*name) {
@@ -202,9 +202,9 @@ impl Values {
         match self.add(name, rule, entries) {
             Some(new) => new.outcomes.record(status),
             None => {
-                add(&self.budget.folded, 1);
-                self.other_is_used.store(1, Ordering::Relaxed);
-                self.other.record(status)
+                add(&self.budget.overflow, 1);
+                self.overflow_is_used.store(1, Ordering::Relaxed);
+                self.overflow.record(status)
             }
         };
     }

@@ -148,7 +148,7 @@ fn a_flood_of_keys_stays_within_the_bound() {
 }
 
 #[test]
-fn a_flood_of_long_values_in_metrics_is_folded() {
+fn a_flood_of_long_values_counts_as_overflow() {
     const DETAILED: &str = "
 domain: d
 descriptors:

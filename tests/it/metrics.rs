@@ -181,7 +181,7 @@ fn decisions_have_one_outcome_and_one_label() {
 }
 
 #[test]
-fn values_over_the_bound_are_counted_as_other() {
+fn values_over_the_bound_count_as_overflow() {
     within_an_hour(|| {
         let weir = setup().env("WEIR__METRICS__MAX_SERIES", "3").start();
         let client = weir.client();
@@ -191,7 +191,7 @@ fn values_over_the_bound_are_counted_as_other() {
         let text = page(&weir);
         let page = Page::read(&text);
         let of = |labels: &[(&str, &str)]| page.sum("weir_detailed_decisions_total", labels);
-        assert_eq!((of(&[]), of(&[("descriptor", "other")])), (50.0, 47.0));
+        assert_eq!((of(&[]), of(&[("descriptor", "overflow")])), (50.0, 47.0));
         assert_eq!(page.value("weir_detailed_series", &[]), Some(3.0));
         assert_eq!(page.value("weir_detailed_overflow_decisions_total", &[]), Some(47.0));
         assert_eq!(page.sum("weir_decisions_total", &[("rule", "detailed")]), 50.0);

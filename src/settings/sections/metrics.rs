@@ -22,7 +22,7 @@ section! {
         /// Path of the metrics on the listener `metrics.listen`.
         path: String = "/metrics", checked("a path", url_path);
         /// Maximum number of series by values of requests (`detailed_metric`, `value_to_metric`),
-        /// of all rules together. Further values are counted as `other`. With
+        /// of all rules together. Further values are counted as `overflow`. With
         /// `envoy_ratelimit_names`, also the maximum number of unknown domains, and of limits from
         /// requests, that have a series.
         max_series: usize = "1000", number(0..=1_000_000);
