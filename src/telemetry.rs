@@ -25,7 +25,7 @@ pub use otlp::{Exporter, OtlpError, check_collectors, start_metrics_export};
 pub use outcomes::{DecisionOutcome, EnvoyRatelimitSnapshot, OutcomeSnapshot};
 pub use process::expose as expose_process;
 pub use reloads::RuleReloads;
-pub use requests::{Deciding, Requests};
+pub use requests::{InFlightRequest, Requests};
 pub use rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 pub use top::TopDenied;
 pub use trace::{RequestSpan, Traces};

@@ -50,7 +50,7 @@ impl Decide for Service {
         let RequestRecorder { decisions, requests, traces } = &*self.recorder;
         // One snapshot per request: a reload cannot change its rules halfway.
         let active = self.rules.snapshot();
-        let (deciding, began) = (requests.begin(), self.clock.now());
+        let (in_flight, began) = (requests.begin(), self.clock.now());
         let span = traces.as_ref().and_then(|traces| traces.begin(request, began));
         let (verdict, calls) = match &span {
             None => (self.limiter.check(&active.rules, request, began).await, Vec::new()),
@@ -69,7 +69,7 @@ impl Decide for Service {
         let is_answering = || self.is_store_answering();
         let (rules, metrics) = (&active.rules, &active.metrics);
         decisions.record(rules, metrics, request, &verdict, ended, is_answering);
-        deciding.end(&verdict, ended.saturating_sub(began));
+        in_flight.end(&verdict, ended.saturating_sub(began));
         verdict
     }
 

@@ -8,9 +8,9 @@ use crate::decision::{Code, DecisionReason, Status};
 use crate::settings::{LimitHeaders, ResponseSettings};
 
 mod ietf;
-mod limit_status;
+mod reported_limit;
 
-use limit_status::{LimitStatus, List, most_restrictive_first, quotable};
+use reported_limit::{ReportedLimit, HeaderList, most_restrictive_first, quotable};
 
 /// All headers that `config` enables.
 pub(super) fn all(
@@ -18,14 +18,14 @@ pub(super) fn all(
     code: Code,
     decided: &[DecidedDescriptor<'_>],
     statuses: &[Status],
-) -> List {
-    let mut list = List::new();
+) -> HeaderList {
+    let mut list = HeaderList::new();
     let with_limits = config.headers != LimitHeaders::Off || config.envoy_ratelimit_headers;
     if with_limits {
-        let limits: Vec<LimitStatus<'_>> = decided
+        let limits: Vec<ReportedLimit<'_>> = decided
             .iter()
             .zip(statuses)
-            .filter_map(|(one, status)| limit_status(config, one, status))
+            .filter_map(|(one, status)| reported_limit(config, one, status))
             .collect();
         families(config, &limits, &mut list);
         if code == Code::OverLimit && config.headers != LimitHeaders::Off {
@@ -38,18 +38,18 @@ pub(super) fn all(
     list
 }
 
-fn limit_status<'d>(
+fn reported_limit<'d>(
     config: &ResponseSettings,
     one: &'d DecidedDescriptor<'d>,
     status: &Status,
-) -> Option<LimitStatus<'d>> {
+) -> Option<ReportedLimit<'d>> {
     let DecisionReason::Counted { decision, .. } = &one.reason else { return None };
     let limit = one.resolved.limit()?;
     let quota = one.is_quota(config.quota_mode);
-    Some(LimitStatus { rule: one.resolved.rule(), limit, decision, code: status.code, quota })
+    Some(ReportedLimit { rule: one.resolved.rule(), limit, decision, code: status.code, quota })
 }
 
-fn families(config: &ResponseSettings, limits: &[LimitStatus<'_>], list: &mut List) {
+fn families(config: &ResponseSettings, limits: &[ReportedLimit<'_>], list: &mut HeaderList) {
     if limits.is_empty() {
         return;
     }
@@ -74,13 +74,13 @@ fn retry_after(statuses: &[Status]) -> u64 {
 
 /// Adds the headers in Envoy's own format: `x-ratelimit-limit: 10, 10;w=60;name="x"`, with the
 /// reported limit first.
-fn x_ratelimit(limits: &[LimitStatus<'_>], list: &mut List) {
+fn x_ratelimit(limits: &[ReportedLimit<'_>], list: &mut HeaderList) {
     let sorted = most_restrictive_first(limits);
     let Some(first) = sorted.first() else { return };
     let mut limit = first.decision.limit.to_string();
-    for status in limits {
-        let _ = write!(limit, ", {};w={}", status.decision.limit, status.window_secs());
-        if let Some(name) = status.rule.and_then(|rule| rule.name.as_deref()) {
+    for one in limits {
+        let _ = write!(limit, ", {};w={}", one.decision.limit, one.window_secs());
+        if let Some(name) = one.rule.and_then(|rule| rule.name.as_deref()) {
             let _ = write!(limit, ";name=\"{}\"", quotable(name));
         }
     }
@@ -95,16 +95,16 @@ fn x_ratelimit(limits: &[LimitStatus<'_>], list: &mut List) {
 /// 1. the last one over its limit that is no quota descriptor;
 /// 2. instead of it, a later one with fewer remaining hits;
 /// 3. if none is over its limit, the one with the fewest remaining hits, the first among equals.
-fn envoy_ratelimit(names: [&String; 3], limits: &[LimitStatus<'_>], list: &mut List) {
-    let mut chosen: Option<&LimitStatus<'_>> = None;
-    for status in limits {
+fn envoy_ratelimit(names: [&String; 3], limits: &[ReportedLimit<'_>], list: &mut HeaderList) {
+    let mut chosen: Option<&ReportedLimit<'_>> = None;
+    for one in limits {
         let smaller =
-            chosen.is_none_or(|so_far| status.decision.remaining < so_far.decision.remaining);
-        if smaller || (status.code == Code::OverLimit && !status.quota) {
-            chosen = Some(status);
+            chosen.is_none_or(|so_far| one.decision.remaining < so_far.decision.remaining);
+        if smaller || (one.code == Code::OverLimit && !one.quota) {
+            chosen = Some(one);
         }
     }
-    let Some(LimitStatus { decision, .. }) = chosen else { return };
+    let Some(ReportedLimit { decision, .. }) = chosen else { return };
     let values = [decision.limit, decision.remaining, decision.reset_after.ceil_secs()];
     for (name, value) in names.into_iter().zip(values) {
         list.push((Cow::Owned(name.clone()), value.to_string()));

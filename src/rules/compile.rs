@@ -219,24 +219,24 @@ impl Compiler {
             let children = std::mem::take(&mut descriptor.descriptors);
             let mut compiler =
                 EntryMatcherCompiler { location: &location, report: &mut self.report };
-            let spec = Arc::new(compiler.spec(&descriptor, &mut self.regexes));
-            if let Err((what, hint)) = states.add(&spec) {
+            let entry_matcher = Arc::new(compiler.entry_matcher(&descriptor, &mut self.regexes));
+            if let Err((what, hint)) = states.add(&entry_matcher) {
                 self.report.error(location.clone(), what, hint);
             }
-            let same = (Arc::clone(&spec.key), spec.matcher.duplicate_key());
-            if spec.key.is_empty() {
+            let same = (Arc::clone(&entry_matcher.key), entry_matcher.matcher.duplicate_key());
+            if entry_matcher.key.is_empty() {
                 // The missing key is reported already. Two such descriptors are no duplicates.
             } else if let Some(first) = seen.get(&same) {
-                let text = match &spec.matcher {
-                    Matcher::Any => format!("`{}`", spec.key),
-                    other => format!("`{}` with {} `{}`", spec.key, other.noun(), other.source()),
+                let text = match &entry_matcher.matcher {
+                    Matcher::Any => format!("`{}`", entry_matcher.key),
+                    other => format!("`{}` with {} `{}`", entry_matcher.key, other.noun(), other.source()),
                 };
                 let what = format!("{text} is already defined at {first}");
                 self.report.error(location.clone(), what, "join the two");
             } else {
                 seen.insert(same, location.clone());
             }
-            self.path.push(Arc::clone(&spec));
+            self.path.push(Arc::clone(&entry_matcher));
             let rule = self.rule(&descriptor, &location);
             files[file].rules += usize::from(rule.is_some());
             let children = (!children.is_empty()).then(|| {
@@ -244,7 +244,7 @@ impl Compiler {
                 self.level(files, children)
             });
             self.path.pop();
-            nodes.push(RuleTreeNode { spec, location, rule, children });
+            nodes.push(RuleTreeNode { entry_matcher, location, rule, children });
         }
         Level::new(nodes)
     }

@@ -27,14 +27,14 @@ struct RequestMetrics {
 }
 
 /// A request that is being decided. It counts as cancelled if it is dropped before
-/// [`end`](Deciding::end).
+/// [`end`](InFlightRequest::end).
 #[derive(Debug)]
-pub struct Deciding<'a>(Option<&'a Requests>);
+pub struct InFlightRequest<'a>(Option<&'a Requests>);
 
 impl Requests {
     /// Starts the measurement of a valid request.
-    pub fn begin(&self) -> Deciding<'_> {
-        Deciding(Some(self))
+    pub fn begin(&self) -> InFlightRequest<'_> {
+        InFlightRequest(Some(self))
     }
 
     /// Counts an invalid request.
@@ -91,7 +91,7 @@ impl Requests {
     }
 }
 
-impl Deciding<'_> {
+impl InFlightRequest<'_> {
     /// Counts the verdict, and records the duration of the decision.
     pub fn end(mut self, verdict: &Verdict, took: Micros) {
         let Some(requests) = self.0.take() else { return };
@@ -107,7 +107,7 @@ impl Deciding<'_> {
     }
 }
 
-impl Drop for Deciding<'_> {
+impl Drop for InFlightRequest<'_> {
     fn drop(&mut self) {
         // A panic is counted where it is caught.
         if let Some(requests) = self.0

@@ -8,29 +8,29 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::limit_status::{LimitStatus, List, most_restrictive_first, quotable};
+use super::reported_limit::{ReportedLimit, HeaderList, most_restrictive_first, quotable};
 
 /// The largest integer a structured field can hold (RFC 9651, 3.3.1).
 const INTEGER_MAX: u64 = 999_999_999_999_999;
 
-/// Adds both headers; `statuses` is not empty.
-pub(super) fn push(statuses: &[LimitStatus<'_>], list: &mut List) {
+/// Adds both headers; `limits` is not empty.
+pub(super) fn push(limits: &[ReportedLimit<'_>], list: &mut HeaderList) {
     let mut policies: Vec<String> = Vec::new();
-    for status in statuses {
-        for policy in status.policies() {
+    for limit in limits {
+        for policy in limit.policies() {
             // Two descriptors on one rule share its policies.
             if !policies.contains(&policy) {
                 policies.push(policy);
             }
         }
     }
-    let limits: Vec<String> =
-        most_restrictive_first(statuses).into_iter().map(LimitStatus::service_limit).collect();
+    let service_limits: Vec<String> =
+        most_restrictive_first(limits).into_iter().map(ReportedLimit::service_limit).collect();
     list.push(("ratelimit-policy".into(), policies.join(", ")));
-    list.push(("ratelimit".into(), limits.join(", ")));
+    list.push(("ratelimit".into(), service_limits.join(", ")));
 }
 
-impl LimitStatus<'_> {
+impl ReportedLimit<'_> {
     fn policies(&self) -> Vec<String> {
         let name = self.name();
         let tiers = self.limit.tiers.iter().map(|tier| {

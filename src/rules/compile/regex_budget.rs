@@ -55,9 +55,9 @@ pub(super) struct LevelStates(HashMap<Arc<str>, usize>);
 
 impl LevelStates {
     /// Adds the expression of a node. Fails for the first one of its key over the bound.
-    pub(super) fn add(&mut self, spec: &EntryMatcher) -> Result<(), MatcherError> {
-        let Matcher::Regex(regex) = &spec.matcher else { return Ok(()) };
-        let states = self.0.entry(Arc::clone(&spec.key)).or_default();
+    pub(super) fn add(&mut self, entry_matcher: &EntryMatcher) -> Result<(), MatcherError> {
+        let Matcher::Regex(regex) = &entry_matcher.matcher else { return Ok(()) };
+        let states = self.0.entry(Arc::clone(&entry_matcher.key)).or_default();
         let before = *states;
         *states += regex.states();
         if before > LEVEL_STATES_MAX || *states <= LEVEL_STATES_MAX {
@@ -66,7 +66,7 @@ impl LevelStates {
         let what = format!(
             "the regular expressions of `{}` on this level need more than {LEVEL_STATES_MAX} steps \
              per byte of a value",
-            spec.key
+            entry_matcher.key
         );
         let hint = "use `value_template` or wildcards where they can say the same, or write \
                     `[0-9]` for `\\d` and `[0-9A-Za-z_]` for `\\w`";

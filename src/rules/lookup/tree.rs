@@ -19,7 +19,7 @@ pub(in crate::rules) struct Level {
 /// A node of the rule tree: a descriptor of a rule file.
 #[derive(Debug)]
 pub(in crate::rules) struct RuleTreeNode {
-    pub(in crate::rules) spec: Arc<EntryMatcher>,
+    pub(in crate::rules) entry_matcher: Arc<EntryMatcher>,
     pub(in crate::rules) location: Location,
     /// Index of the node's rule.
     pub(in crate::rules) rule: Option<usize>,
@@ -102,8 +102,8 @@ impl Level {
     pub(in crate::rules) fn new(nodes: Vec<RuleTreeNode>) -> Level {
         let mut keys: SmallMap<KeyIndex> = SmallMap::default();
         for (index, node) in nodes.iter().enumerate() {
-            let key_index = keys.entry(&node.spec.key, KeyIndex::default);
-            match &node.spec.matcher {
+            let key_index = keys.entry(&node.entry_matcher.key, KeyIndex::default);
+            match &node.entry_matcher.matcher {
                 Matcher::Exact(value) => {
                     *key_index.exact.entry(value, || index) = index;
                 }
@@ -112,12 +112,12 @@ impl Level {
             }
         }
         for key_index in keys.values_mut() {
-            let kind = |index: &usize| nodes[*index].spec.matcher.pattern_kind();
+            let kind = |index: &usize| nodes[*index].entry_matcher.matcher.pattern_kind();
             key_index.patterns.sort_by_key(|index| kind(index).map(PatternKind::precedence));
             // A value that equals the text of a wildcard matches that wildcard first, as in
             // envoyproxy/ratelimit, whose map holds patterns and values alike.
             for index in key_index.patterns.iter().copied() {
-                let matcher = &nodes[index].spec.matcher;
+                let matcher = &nodes[index].entry_matcher.matcher;
                 if matches!(matcher, Matcher::Wildcard(_)) {
                     key_index.exact.entry(&matcher.source().into(), || index);
                 }
@@ -126,7 +126,7 @@ impl Level {
         for key_index in keys.values_mut() {
             let matchers = key_index.patterns.iter().map(|index| {
                 let number = u32::try_from(*index).expect("a file bound keeps nodes below 2^32");
-                (number, &nodes[*index].spec.matcher)
+                (number, &nodes[*index].entry_matcher.matcher)
             });
             key_index.index = PatternIndex::new(matchers);
         }
@@ -148,7 +148,7 @@ impl Level {
             return Some(&self.nodes[*index]);
         }
         let value = EntryValue::new(entry.value);
-        let accepts = |number: u32| self.nodes[number as usize].spec.matcher.matches(&value);
+        let accepts = |number: u32| self.nodes[number as usize].entry_matcher.matcher.matches(&value);
         let first = key_index.index.first(&value, accepts).map(|number| number as usize);
         if V::REPORTS_REJECTED {
             let before = key_index.patterns.iter().take_while(|index| Some(**index) != first);

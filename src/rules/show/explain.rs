@@ -249,7 +249,7 @@ impl RuleSet {
 }
 
 fn matcher_summary(node: &RuleTreeNode) -> MatcherSummary {
-    MatcherSummary { accepts: accepts(&node.spec), location: node.location.clone() }
+    MatcherSummary { accepts: accepts(&node.entry_matcher), location: node.location.clone() }
 }
 
 /// Flags of a rule and its limit, in words.

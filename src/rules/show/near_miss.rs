@@ -132,7 +132,7 @@ fn overtaken(path: &[std::sync::Arc<EntryMatcher>], taken: &[&RuleTreeNode]) -> 
     let other = path
         .iter()
         .zip(taken)
-        .find(|(node, accepted)| !std::sync::Arc::ptr_eq(node, &accepted.spec));
+        .find(|(node, accepted)| !std::sync::Arc::ptr_eq(node, &accepted.entry_matcher));
     other.map(|(_, node)| {
         let location = &node.location;
         format!("it would match, but {location} is more specific, and the lookup never goes back")

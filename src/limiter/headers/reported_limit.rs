@@ -1,4 +1,4 @@
-//! Limit statuses: what the limit headers report for each counted descriptor, and their order.
+//! Reported limits: what the limit headers report for each counted descriptor, and their order.
 
 use std::borrow::Cow;
 
@@ -7,11 +7,11 @@ use crate::limit::{Limit, Tier};
 use crate::rules::Rule;
 
 /// Header names and values, in the order they are sent.
-pub(super) type List = Vec<(Cow<'static, str>, String)>;
+pub(super) type HeaderList = Vec<(Cow<'static, str>, String)>;
 
 /// The content of the limit headers for one counted descriptor.
 #[derive(Clone, Copy)]
-pub(super) struct LimitStatus<'d> {
+pub(super) struct ReportedLimit<'d> {
     pub(super) rule: Option<&'d Rule>,
     pub(super) limit: &'d Limit,
     pub(super) decision: &'d Decision,
@@ -20,13 +20,13 @@ pub(super) struct LimitStatus<'d> {
     pub(super) quota: bool,
 }
 
-impl LimitStatus<'_> {
+impl ReportedLimit<'_> {
     /// The reported tier.
     pub(super) fn tier(&self) -> Option<&Tier> {
         self.limit.tiers.get(self.decision.tier)
     }
 
-    /// The remaining share of the limit, as a fixed-point number. It orders all statuses, also of
+    /// The remaining share of the limit, as a fixed-point number. It orders all limits, also
     /// limits of 0. For a bucket it is the share of the size, not of the rate.
     fn share_left(&self) -> u128 {
         let has_burst = self.limit.algorithm.has_burst();
@@ -40,13 +40,13 @@ impl LimitStatus<'_> {
     }
 }
 
-/// The statuses from the most restrictive: denied ones first, then by the remaining share. Equal
-/// statuses keep the request's order.
+/// The limits from the most restrictive: denied ones first, then by the remaining share. Equal
+/// limits keep the request's order.
 pub(super) fn most_restrictive_first<'l, 'd>(
-    statuses: &'l [LimitStatus<'d>],
-) -> Vec<&'l LimitStatus<'d>> {
-    let mut sorted: Vec<&LimitStatus<'_>> = statuses.iter().collect();
-    sorted.sort_by_key(|status| (status.code != Code::OverLimit, status.share_left()));
+    limits: &'l [ReportedLimit<'d>],
+) -> Vec<&'l ReportedLimit<'d>> {
+    let mut sorted: Vec<&ReportedLimit<'_>> = limits.iter().collect();
+    sorted.sort_by_key(|limit| (limit.code != Code::OverLimit, limit.share_left()));
     sorted
 }
 
