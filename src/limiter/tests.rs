@@ -8,7 +8,7 @@ use crate::descriptor::{Descriptor, Entry};
 use crate::rules::{Options, SourceFile};
 use crate::settings::LimitHeaders;
 use crate::store_error::StoreError;
-use crate::testing::{FakeStore, Fate};
+use crate::testing::{FakeStore, FakeResult};
 
 mod leases;
 mod simulation;
@@ -226,7 +226,7 @@ fn a_fallback_that_counts_nothing_reports_no_limit() {
 
 /// A limiter over a Redis that is not reachable.
 fn unreachable_limiter(config: ResponseSettings) -> Limiter<FakeStore> {
-    let store = FakeStore::new().with_fate(Fate::Rejected(StoreError::Unreachable));
+    let store = FakeStore::new().with_result(FakeResult::Rejected(StoreError::Unreachable));
     let backend = Backend::Redis(Modes::new(store));
     Limiter::new(backend, KeySeed::fixed([1, 2]), config)
 }

@@ -17,9 +17,9 @@ use crate::time::Micros;
 /// The most counters.
 const COUNTERS_MAX: usize = 100_000;
 
-/// The fate of a call.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum FakeResult {
     /// The step is applied.
     Applied,
     /// The step is not applied, and the caller gets this error. The error may leave that open.
@@ -39,10 +39,10 @@ pub(crate) struct FakeStore {
     held: AtomicBool,
     /// The released outcomes of each node.
     released: [Semaphore; 2],
-    /// The fates of the next calls.
-    next: Mutex<VecDeque<Fate>>,
-    /// The fate of all calls after them.
-    usual: Mutex<Fate>,
+    /// The results of the next calls.
+    next: Mutex<VecDeque<FakeResult>>,
+    /// The result of all calls after them.
+    usual: Mutex<FakeResult>,
     /// The duration of a call.
     takes: Duration,
     timeout: Option<Duration>,
@@ -59,7 +59,7 @@ impl FakeStore {
             held: AtomicBool::new(false),
             released: [Semaphore::new(0), Semaphore::new(0)],
             next: Mutex::default(),
-            usual: Mutex::new(Fate::Applied),
+            usual: Mutex::new(FakeResult::Applied),
             takes: Duration::ZERO,
             timeout: None,
         }
@@ -76,9 +76,9 @@ impl FakeStore {
         self
     }
 
-    /// This store with a fate for every call.
-    pub(crate) fn with_fate(self, fate: Fate) -> FakeStore {
-        self.set_fate(fate);
+    /// This store with a result for every call.
+    pub(crate) fn with_result(self, result: FakeResult) -> FakeStore {
+        self.set_result(result);
         self
     }
 
@@ -107,22 +107,22 @@ impl FakeStore {
         self.released[node].add_permits(outcomes);
     }
 
-    /// Sets the fate of the next call without one.
-    pub(crate) fn push_fate(&self, fate: Fate) {
-        lock(&self.next).push_back(fate);
+    /// Sets the result of the next call without one.
+    pub(crate) fn push_result(&self, result: FakeResult) {
+        lock(&self.next).push_back(result);
     }
 
-    /// Removes the fates of the next calls.
-    pub(crate) fn clear_fates(&self) {
+    /// Removes the results of the next calls.
+    pub(crate) fn clear_results(&self) {
         lock(&self.next).clear();
     }
 
-    /// Sets the fate of all calls that have no other one.
-    pub(crate) fn set_fate(&self, fate: Fate) {
-        *lock(&self.usual) = fate;
+    /// Sets the result of all calls that have no other one.
+    pub(crate) fn set_result(&self, result: FakeResult) {
+        *lock(&self.usual) = result;
     }
 
-    fn fate(&self) -> Fate {
+    fn next_result(&self) -> FakeResult {
         let next = lock(&self.next).pop_front();
         next.unwrap_or_else(|| *lock(&self.usual))
     }
@@ -173,15 +173,15 @@ impl Store for FakeStore {
             return Err(StoreError::Unreachable);
         }
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let fate = self.fate();
-        if let Fate::Rejected(error) = fate {
+        let result = self.next_result();
+        if let FakeResult::Rejected(error) = result {
             return Err(error);
         }
         let outcome = self.memory.apply_now(key, step);
         self.outcome_is_released(key).await;
-        match fate {
-            Fate::Lost(error) => outcome.and(Err(error)),
-            Fate::Applied | Fate::Rejected(_) => outcome,
+        match result {
+            FakeResult::Lost(error) => outcome.and(Err(error)),
+            FakeResult::Applied | FakeResult::Rejected(_) => outcome,
         }
     }
 

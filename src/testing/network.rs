@@ -1,5 +1,5 @@
 //! A simulated network between instances and the nodes of a Redis Cluster, in virtual time: latency,
-//! reordering, loss of requests and of replies, refusals, and outages of single nodes.
+//! reordering, loss of requests and of replies, error replies, and outages of single nodes.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use super::redis_node::RedisNode;
+use super::simulated_node::SimulatedNode;
 use super::{Rng, lock};
 use crate::key::CounterKey;
 use crate::store::StoreError;
@@ -26,9 +26,9 @@ pub(crate) struct Conditions {
     pub(crate) cuts: u64,
 }
 
-/// The fate of one call.
+/// Whether one call and its reply are delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Delivery {
     Applied,
     RequestLost,
     ReplyLost,
@@ -36,17 +36,17 @@ pub(super) enum Fate {
     Cut {
         applied: bool,
     },
-    Refused,
+    ErrorReply,
 }
 
-/// The latencies of one call and its fate.
+/// The latencies of one call, and its delivery.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Journey {
+pub(super) struct RoundTrip {
     /// Milliseconds to the node.
-    pub(super) there: u64,
+    pub(super) request_ms: u64,
     /// Milliseconds from the node.
-    pub(super) back: u64,
-    pub(super) fate: Fate,
+    pub(super) reply_ms: u64,
+    pub(super) delivery: Delivery,
 }
 
 /// The network, and the nodes behind it.
@@ -55,7 +55,7 @@ pub(crate) struct Network {
     /// The clock of the nodes at the beginning.
     epoch: Micros,
     inner: Mutex<Inner>,
-    nodes: Box<[Mutex<RedisNode>]>,
+    nodes: Box<[Mutex<SimulatedNode>]>,
 }
 
 struct Inner {
@@ -115,7 +115,7 @@ impl Network {
     }
 
     /// A node.
-    pub(crate) fn node(&self, node: usize) -> MutexGuard<'_, RedisNode> {
+    pub(crate) fn node(&self, node: usize) -> MutexGuard<'_, SimulatedNode> {
         lock(&self.nodes[node])
     }
 
@@ -144,62 +144,62 @@ impl Network {
         lock(&self.inner).calls
     }
 
-    /// The latencies and the fate of the next call to a node.
-    pub(super) fn journey(&self, node: usize) -> Journey {
+    /// The latencies and the delivery of the next call to a node.
+    pub(super) fn round_trip(&self, node: usize) -> RoundTrip {
         let mut inner = lock(&self.inner);
         let Way { conditions, stalled, .. } = inner.ways[node];
         let Conditions { latency, jitter, loses, cuts } = conditions;
         let rng = &mut inner.rng;
-        let fate = if stalled {
-            Fate::RequestLost
+        let delivery = if stalled {
+            Delivery::RequestLost
         } else if loses > 0 && rng.chance(loses) {
             rng.pick(&[
-                Fate::RequestLost,
-                Fate::ReplyLost,
-                Fate::Cut { applied: false },
-                Fate::Cut { applied: true },
-                Fate::Refused,
+                Delivery::RequestLost,
+                Delivery::ReplyLost,
+                Delivery::Cut { applied: false },
+                Delivery::Cut { applied: true },
+                Delivery::ErrorReply,
             ])
         } else if cuts > 0 && rng.chance(cuts) {
-            Fate::Cut { applied: rng.chance(50) }
+            Delivery::Cut { applied: rng.chance(50) }
         } else {
-            Fate::Applied
+            Delivery::Applied
         };
-        let there = latency + rng.below(jitter + 1);
-        let back = latency + rng.below(jitter + 1);
-        Journey { there, back, fate }
+        let request_ms = latency + rng.below(jitter + 1);
+        let reply_ms = latency + rng.below(jitter + 1);
+        RoundTrip { request_ms, reply_ms, delivery }
     }
 
-    /// Sends a call to a node. It travels on, even if its caller stops waiting.
+    /// Sends a call to a node. It continues, even if its caller stops waiting.
     pub(super) fn send<T: Send + 'static>(
         self: &Arc<Self>,
         node: usize,
-        call: impl FnOnce(&mut RedisNode, Micros) -> T + Send + 'static,
-    ) -> (Fate, oneshot::Receiver<Result<T, StoreError>>) {
+        call: impl FnOnce(&mut SimulatedNode, Micros) -> T + Send + 'static,
+    ) -> (Delivery, oneshot::Receiver<Result<T, StoreError>>) {
         let (sender, receiver) = oneshot::channel();
-        let Journey { there, back, fate } = self.journey(node);
+        let RoundTrip { request_ms, reply_ms, delivery } = self.round_trip(node);
         lock(&self.inner).calls += 1;
         let network = self.clone();
         tokio::spawn(async move {
-            travel(there).await;
+            delay(request_ms).await;
             let applies =
-                !matches!(fate, Fate::RequestLost | Fate::Refused | Fate::Cut { applied: false });
+                !matches!(delivery, Delivery::RequestLost | Delivery::ErrorReply | Delivery::Cut { applied: false });
             let answer = applies.then(|| call(&mut network.node(node), network.now()));
-            travel(back).await;
-            let result = match (fate, answer) {
-                (Fate::Applied, Some(answer)) => Ok(answer),
-                (Fate::Refused, _) => Err(StoreError::ErrorReply),
-                (Fate::Cut { .. }, _) => Err(StoreError::ConnectionLost),
+            delay(reply_ms).await;
+            let result = match (delivery, answer) {
+                (Delivery::Applied, Some(answer)) => Ok(answer),
+                (Delivery::ErrorReply, _) => Err(StoreError::ErrorReply),
+                (Delivery::Cut { .. }, _) => Err(StoreError::ConnectionLost),
                 _ => return,
             };
             let _ = sender.send(result);
         });
-        (fate, receiver)
+        (delivery, receiver)
     }
 }
 
-/// Waits for the length of one way.
-pub(super) async fn travel(millis: u64) {
+/// Waits for the latency of one way.
+pub(super) async fn delay(millis: u64) {
     if millis > 0 {
         sleep(Duration::from_millis(millis)).await;
     }

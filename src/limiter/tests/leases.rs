@@ -3,7 +3,7 @@
 use super::*;
 use crate::rules::DeniedRequests;
 use crate::store::StoreError;
-use crate::testing::{FakeStore, Fate};
+use crate::testing::{FakeStore, FakeResult};
 
 const LEASING: &str = "
   - {key: slots, rate_limit: {algorithm: concurrency, max: 2, hold: 30s}}
@@ -279,7 +279,7 @@ fn a_settlement_counts_no_hits() {
 fn a_slot_of_the_fallback_is_released_by_its_lease() {
     let bench = Bench::new(LEASING, ResponseSettings::default());
     let config = ResponseSettings::default();
-    let store = FakeStore::new().with_fate(Fate::Rejected(StoreError::Unreachable));
+    let store = FakeStore::new().with_result(FakeResult::Rejected(StoreError::Unreachable));
     let backend = Backend::Redis(Modes::new(store));
     let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), config)
         .with_on_error(OnError::Local)

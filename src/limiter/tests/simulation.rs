@@ -29,7 +29,7 @@ mod rules;
 mod run;
 mod schedule;
 mod shrink;
-mod witness;
+mod recording_store;
 mod wrong_histories;
 
 use laws::{Counts, LAWS, Violation};

@@ -11,7 +11,7 @@ use crate::decision::Decision;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::{Lease, LeaseId};
 use crate::store::MemoryStore;
-use crate::testing::{FakeStore, Fate};
+use crate::testing::{FakeStore, FakeResult};
 
 mod unreported;
 
@@ -261,10 +261,10 @@ fn a_refund_without_outcome_suppresses_denials() {
         if detached {
             bench.cached.apply_detached(&key, refund);
         } else {
-            bench.store.set_fate(Fate::Lost(StoreError::Timeout));
+            bench.store.set_result(FakeResult::Lost(StoreError::Timeout));
             let result = bench.cached.apply(&key, &refund).now_or_never();
             assert_eq!(result, Some(Err(StoreError::Timeout)));
-            bench.store.set_fate(Fate::Applied);
+            bench.store.set_result(FakeResult::Applied);
         }
         assert!(bench.take(1), "there is room");
         bench.store.calls();

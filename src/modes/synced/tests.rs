@@ -8,7 +8,7 @@ use proptest::sample::select;
 use super::*;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::State;
-use crate::testing::{FakeStore, Fate};
+use crate::testing::{FakeStore, FakeResult};
 
 mod simulation;
 mod single;
@@ -16,11 +16,11 @@ mod single;
 const INTERVAL: Micros = Micros::from_millis(500);
 
 /// The step is not applied, and the error says so.
-const REFUSED: Fate = Fate::Rejected(StoreError::ErrorReply);
+const ERROR_REPLY: FakeResult = FakeResult::Rejected(StoreError::ErrorReply);
 /// The step is not applied, and the error leaves that open.
-const LOST_BEFORE: Fate = Fate::Rejected(StoreError::ConnectionLost);
+const LOST_BEFORE: FakeResult = FakeResult::Rejected(StoreError::ConnectionLost);
 /// The step is applied, and the caller gets no outcome.
-const LOST_AFTER: Fate = Fate::Lost(StoreError::Timeout);
+const LOST_AFTER: FakeResult = FakeResult::Lost(StoreError::Timeout);
 
 fn shared() -> Arc<FakeStore> {
     Arc::new(FakeStore::new())

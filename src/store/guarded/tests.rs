@@ -4,7 +4,7 @@ use super::*;
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::{Lease, LeaseId};
-use crate::testing::{FakeStore, Fate};
+use crate::testing::{FakeStore, FakeResult};
 use crate::time::ManualClock;
 
 const KEY: CounterKey = CounterKey([1, 2]);
@@ -120,7 +120,7 @@ async fn short_caller_deadlines_do_not_move_the_breaker() {
 #[tokio::test(start_paused = true)]
 async fn error_replies_do_not_open_the_breaker() {
     let store = store();
-    store.shared.store.set_fate(Fate::Rejected(StoreError::ErrorReply));
+    store.shared.store.set_result(FakeResult::Rejected(StoreError::ErrorReply));
     for _ in 0..100 {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::ErrorReply));
         store.shared.clock.advance(Micros::from_millis(1));
@@ -134,7 +134,7 @@ async fn a_call_that_is_not_sent_clears_no_failure() {
     for _ in 0..4 {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Timeout));
     }
-    store.shared.store.push_fate(Fate::Rejected(StoreError::Busy));
+    store.shared.store.push_result(FakeResult::Rejected(StoreError::Busy));
     assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Busy));
     assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Timeout));
     assert_eq!(store.snapshot(NodeId(0)).breaker, BreakerState::Open);
@@ -214,7 +214,7 @@ async fn a_release_ends_with_its_slot_or_error_replies() {
     calls_in_ten_seconds(&expiring).await;
     assert_eq!(calls_in_ten_seconds(&expiring).await, 0, "the slot has expired");
     let failing = store();
-    failing.shared.store.set_fate(Fate::Rejected(StoreError::ErrorReply));
+    failing.shared.store.set_result(FakeResult::Rejected(StoreError::ErrorReply));
     failing.apply_detached(&KEY, release());
     assert!(calls_in_ten_seconds(&failing).await > 10);
     calls_in_ten_seconds(&failing).await;

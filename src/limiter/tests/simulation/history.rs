@@ -4,13 +4,13 @@ use std::fmt::Write;
 
 use super::rules;
 use super::schedule::Schedule;
-use super::witness::Call;
+use super::recording_store::Call;
 use crate::key::CounterKey;
 use crate::step::{Lease, State, Step};
 use crate::store::StoreError;
-use crate::testing::link::LostCall;
+use crate::testing::simulated_store::LostCall;
 use crate::testing::network::Conditions;
-use crate::testing::redis_node::{Applied, RedisNode};
+use crate::testing::simulated_node::{Applied, SimulatedNode};
 use crate::time::Micros;
 
 /// The records of one run. All instants are by the clock of Redis.
@@ -31,7 +31,7 @@ pub(super) struct History {
     pub(super) clock_error: Micros,
     pub(super) end: Micros,
     /// The nodes at the end.
-    pub(super) nodes: Vec<RedisNode>,
+    pub(super) nodes: Vec<SimulatedNode>,
 }
 
 /// One descriptor of one request.

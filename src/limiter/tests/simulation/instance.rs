@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use super::witness::Witness;
+use super::recording_store::RecordingStore;
 use crate::decision::Verdict;
 use crate::descriptor::{Descriptor, Entry, Request};
 use crate::key::{CounterKey, KeySeed};
@@ -17,7 +17,7 @@ use crate::modes::Modes;
 use crate::rules::RuleSet;
 use crate::settings::ResponseSettings;
 use crate::store::NodeId;
-use crate::testing::link::Link;
+use crate::testing::simulated_store::SimulatedStore;
 use crate::testing::lock;
 use crate::testing::network::{LocalClock, Network};
 use crate::time::Clock;
@@ -30,7 +30,7 @@ const CLOCK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// A running instance.
 pub(super) struct Instance {
-    limiter: Limiter<Witness>,
+    limiter: Limiter<RecordingStore>,
     clock: LocalClock,
     ends: AtomicBool,
     background: Mutex<Option<Background>>,
@@ -59,12 +59,12 @@ impl Instance {
         period: u64,
     ) -> Arc<Instance> {
         let clock = LocalClock::new(network, ahead);
-        let link = Link::new(network, number, &clock);
+        let simulated = SimulatedStore::new(network, number, &clock);
         for _ in 0..FIRST_SAMPLES {
-            link.measure_at_once();
+            simulated.measure_at_once();
         }
         let timeout = Duration::from_millis(timeout);
-        let store = Witness::new(link, clock.clone(), number, timeout);
+        let store = RecordingStore::new(simulated, clock.clone(), number, timeout);
         let backend = Backend::Redis(Modes::small(store));
         let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), ResponseSettings::default());
         let (ends, background) = (AtomicBool::new(false), Mutex::default());
@@ -77,23 +77,23 @@ impl Instance {
     }
 
     /// The modes, for the laws about what an instance keeps.
-    pub(super) fn modes(&self) -> &Modes<Witness> {
+    pub(super) fn modes(&self) -> &Modes<RecordingStore> {
         self.limiter.backend().modes().expect("the counters are in Redis")
     }
 
     /// The store of the instance.
-    pub(super) fn store(&self) -> &Witness {
+    pub(super) fn store(&self) -> &RecordingStore {
         self.modes().store()
     }
 
-    /// The connections of the instance.
-    pub(super) fn link(&self) -> &Link {
+    /// The simulated store of the instance.
+    pub(super) fn simulated_store(&self) -> &SimulatedStore {
         self.store().guarded().store()
     }
 
     /// Calls in flight to all nodes, as the guard counts them.
     pub(super) fn in_flight(&self) -> usize {
-        let nodes = 0..self.link().network().nodes() as u32;
+        let nodes = 0..self.simulated_store().network().nodes() as u32;
         nodes.map(|node| self.store().guarded().snapshot(NodeId(node)).in_flight).sum()
     }
 
@@ -164,8 +164,8 @@ async fn run_modes(instance: Arc<Instance>, stopped: oneshot::Receiver<()>, peri
 async fn measure_clocks(instance: Arc<Instance>) {
     while !instance.ends.load(Ordering::Relaxed) {
         sleep(CLOCK_INTERVAL).await;
-        for node in 0..instance.link().network().nodes() {
-            instance.link().measure(node).await;
+        for node in 0..instance.simulated_store().network().nodes() {
+            instance.simulated_store().measure(node).await;
         }
     }
 }

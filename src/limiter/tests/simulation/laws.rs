@@ -11,7 +11,7 @@ use super::schedule::{Schedule, What};
 use crate::descriptor::Entry;
 use crate::key::CounterKey;
 use crate::rules::{Found, Policy};
-use crate::testing::link::LostCall;
+use crate::testing::simulated_store::LostCall;
 use crate::testing::network::Conditions;
 
 mod conservation;

@@ -11,12 +11,12 @@ use super::history::{Asked, Decided, History, Kind, Note};
 use super::instance::{Instance, Part, key_of};
 use super::rules;
 use super::schedule::{Event, Schedule, Then, What};
-use super::witness::Call;
+use super::recording_store::Call;
 use crate::decision::{Code, DecisionReason, Verdict};
 use crate::limit::Algorithm;
 use crate::testing::lock;
 use crate::testing::network::Network;
-use crate::testing::redis_node::{Applied, RedisNode};
+use crate::testing::simulated_node::{Applied, SimulatedNode};
 use crate::time::Micros;
 
 /// Milliseconds after the last event in which the requests and calls end.
@@ -249,11 +249,11 @@ impl World {
         let kept = kept.collect();
         let calls: Vec<Call> =
             self.instances.iter().flat_map(|instance| instance.store().calls()).collect();
-        let detached = self.instances.iter().flat_map(|instance| instance.link().lost());
+        let detached = self.instances.iter().flat_map(|instance| instance.simulated_store().lost());
         let lost = calls.iter().filter_map(Call::lost).chain(detached).collect();
-        let errors = self.instances.iter().map(|instance| instance.link().worst_estimate());
+        let errors = self.instances.iter().map(|instance| instance.simulated_store().worst_estimate());
         let clock_error = errors.max().unwrap_or_default();
-        let nodes: Vec<RedisNode> = (0..self.network.nodes())
+        let nodes: Vec<SimulatedNode> = (0..self.network.nodes())
             .map(|node| std::mem::take(&mut *self.network.node(node)))
             .collect();
         let mut applied: Vec<Applied> =

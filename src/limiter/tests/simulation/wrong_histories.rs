@@ -6,11 +6,11 @@ use super::laws::{self, LAWS};
 use super::regressions::{EPOCH, counter, schedule};
 use super::rules;
 use super::schedule::Schedule;
-use super::witness::Call;
+use super::recording_store::Call;
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit};
 use crate::store::StoreError;
-use crate::testing::redis_node::RedisNode;
+use crate::testing::simulated_node::SimulatedNode;
 use crate::time::Micros;
 
 /// Modes, as [`schedule`] takes them.
@@ -47,7 +47,7 @@ impl Record {
             kept: vec![(0, 0); instances],
             clock_error: Micros::ZERO,
             end: instant(60_000),
-            nodes: vec![RedisNode::default()],
+            nodes: vec![SimulatedNode::default()],
         };
         Record { schedule, history }
     }

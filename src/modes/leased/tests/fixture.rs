@@ -9,7 +9,7 @@ use crate::limit::{Limit, Mode};
 use crate::modes::CounterCheck;
 use crate::modes::leased::{LeasedMode, SHARDS};
 use crate::store::{Store, StoreError};
-use crate::testing::link::Link;
+use crate::testing::simulated_store::SimulatedStore;
 use crate::testing::network::{Conditions, LocalClock, Network};
 use crate::time::{Clock, Micros};
 
@@ -28,8 +28,8 @@ pub(super) fn network(seed: u64, conditions: Conditions) -> Arc<Network> {
 
 /// One instance.
 pub(super) struct Instance {
-    pub(super) leased: LeasedMode<Link>,
-    link: Arc<Link>,
+    pub(super) leased: LeasedMode<SimulatedStore>,
+    store: Arc<SimulatedStore>,
     clock: LocalClock,
 }
 
@@ -46,9 +46,9 @@ impl Instance {
         timeout: Option<Duration>,
     ) -> Arc<Instance> {
         let clock = LocalClock::new(network, ahead);
-        let link = Arc::new(Link::new(network, 0, &clock).with_timeout(timeout));
-        let leased = LeasedMode::with_shards(link.clone(), SHARDS);
-        Arc::new(Instance { leased, link, clock })
+        let store = Arc::new(SimulatedStore::new(network, 0, &clock).with_timeout(timeout));
+        let leased = LeasedMode::with_shards(store.clone(), SHARDS);
+        Arc::new(Instance { leased, store, clock })
     }
 
     /// The instance's clock.
@@ -94,7 +94,7 @@ impl Instance {
             mode: Mode::Leased,
             over_limit_cache: true,
             local_now: local,
-            store_now: self.link.now(key, local),
+            store_now: self.store.now(key, local),
             timeout,
         };
         self.leased.check(&check).await

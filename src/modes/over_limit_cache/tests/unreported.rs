@@ -28,10 +28,10 @@ fn a_failed_call_keeps_them_unreported() {
             assert!(!check(&cached, &key, &old, &step(&old, 1)).allowed);
         }
         assert_eq!(counted(&store, &key), 1);
-        store.set_fate(Fate::Rejected(StoreError::Unreachable));
+        store.set_result(FakeResult::Rejected(StoreError::Unreachable));
         let refused = cached.apply(&key, &step(limit, hits)).now_or_never();
         assert_eq!(refused, Some(Err(StoreError::Unreachable)));
-        store.set_fate(Fate::Applied);
+        store.set_result(FakeResult::Applied);
         assert!(!check(&cached, &key, &old, &step(&old, 1)).allowed);
         check(&cached, &key, limit, &step(limit, hits));
         let expected = 4_u64.saturating_add_signed(hits);

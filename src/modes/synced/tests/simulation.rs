@@ -11,19 +11,19 @@ struct Event {
     instance: usize,
     later: u64,
     hits: i64,
-    fate: Option<Fate>,
+    result: Option<FakeResult>,
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
     let later = prop_oneof![4 => Just(0), 6 => 1..100_000_u64, 2 => 1..2_000_000_u64];
     let hits = prop_oneof![8 => Just(1), 3 => 0..6_i64];
-    let fates = select(vec![REFUSED, LOST_AFTER]);
-    let fate = proptest::option::weighted(0.02, fates);
-    let event = (0..3_usize, later, hits, fate).prop_map(|(instance, later, hits, fate)| Event {
+    let results = select(vec![ERROR_REPLY, LOST_AFTER]);
+    let result = proptest::option::weighted(0.02, results);
+    let event = (0..3_usize, later, hits, result).prop_map(|(instance, later, hits, result)| Event {
         instance,
         later,
         hits,
-        fate,
+        result,
     });
     vec(event, 1..200)
 }
@@ -80,16 +80,16 @@ proptest! {
         let (mut passed, mut now) = (None, START);
         for event in &events {
             now += event.later;
-            if let Some(fate) = event.fate {
+            if let Some(result) = event.result {
                 // A failing first request would fall back, which is not tested here.
                 if instances[event.instance].replicas() > 0 {
-                    shared.push_fate(fate);
+                    shared.push_result(result);
                 }
             }
             for instance in &instances {
                 run_due(instance, now);
             }
-            shared.clear_fates();
+            shared.clear_results();
             let decision = hit(&instances[event.instance], &limit, event.hits, now).unwrap();
             if decision.allowed {
                 account(&limit, &mut passed, event.hits, now);

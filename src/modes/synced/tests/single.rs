@@ -47,13 +47,13 @@ fn a_counter_that_is_due_twice_is_taken_once() {
 #[test]
 fn only_unapplied_counts_are_sent_again() {
     for algorithm in ALGORITHMS {
-        for fate in [REFUSED, LOST_BEFORE, LOST_AFTER, Fate::Applied] {
+        for result in [ERROR_REPLY, LOST_BEFORE, LOST_AFTER, FakeResult::Applied] {
             let (shared, limit) = (shared(), limit(algorithm, 1_000_000));
             let (one, other) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
             hit(&one, &limit, 1, START).unwrap();
             hit(&one, &limit, 5, START).unwrap();
             hit(&other, &limit, 1, START).unwrap();
-            shared.push_fate(fate);
+            shared.push_result(result);
             run_due(&one, START + INTERVAL.0);
             hit(&one, &limit, 3, START + INTERVAL.0).unwrap();
             // The other instance counts less than the unconfirmed hits, so the sums differ.
@@ -63,7 +63,7 @@ fn only_unapplied_counts_are_sent_again() {
             let used = stored(&shared, &limit, START + 3 * INTERVAL.0).used;
             // A bucket of this rate has drained since.
             let counted = matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow);
-            assert!(!counted || used == 1 + 5 + 1 + 3 + 2, "{algorithm:?} {fate:?}: {used}");
+            assert!(!counted || used == 1 + 5 + 1 + 3 + 2, "{algorithm:?} {result:?}: {used}");
         }
     }
 }
@@ -74,7 +74,7 @@ fn ambiguous_counts_are_not_counted_twice() {
     let (one, other) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
     hit(&one, &limit, 1, START).unwrap();
     hit(&one, &limit, 5, START).unwrap();
-    shared.push_fate(LOST_BEFORE);
+    shared.push_result(LOST_BEFORE);
     run_due(&one, START + INTERVAL.0);
     // As many hits as are unconfirmed, so both cases look the same.
     hit(&other, &limit, 5, START).unwrap();
@@ -143,7 +143,7 @@ fn close_sends_all_counts() {
     for _ in 0..5 {
         hit(&synced, &limit, 2, START).unwrap();
     }
-    shared.push_fate(LOST_AFTER);
+    shared.push_result(LOST_AFTER);
     run_due(&synced, START + INTERVAL.0);
     hit(&synced, &limit, 3, START + INTERVAL.0).unwrap();
     let closed = synced.close(Micros(START + INTERVAL.0)).now_or_never();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::lock;
-use super::network::{Fate, Journey, LocalClock, Network, travel};
+use super::network::{Delivery, RoundTrip, LocalClock, Network, delay};
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::store::redis::rtt_samples::{RttSample, RttSamples};
@@ -13,7 +13,7 @@ use crate::store::{NodeAware, NodeId, Store, StoreError};
 use crate::time::{Clock, ClockOffset, Micros};
 
 /// The store of one instance, beneath its breaker and timeouts.
-pub(crate) struct Link {
+pub(crate) struct SimulatedStore {
     network: Arc<Network>,
     instance: usize,
     clock: LocalClock,
@@ -43,14 +43,14 @@ pub(crate) struct LostCall {
     pub(crate) may_have_run: bool,
 }
 
-impl Link {
+impl SimulatedStore {
     /// The connections of an instance. Its estimates are exact until the first measurement.
-    pub(crate) fn new(network: &Arc<Network>, instance: usize, clock: &LocalClock) -> Link {
+    pub(crate) fn new(network: &Arc<Network>, instance: usize, clock: &LocalClock) -> SimulatedStore {
         let offset = clock.offset();
         let estimate = |_| {
             Mutex::new(Estimate { samples: RttSamples::default(), offset, worst: Micros::ZERO })
         };
-        Link {
+        SimulatedStore {
             network: network.clone(),
             instance,
             clock: clock.clone(),
@@ -61,8 +61,8 @@ impl Link {
     }
 
     /// These connections with a timeout that callers read. It ends no call.
-    pub(crate) fn with_timeout(self, timeout: Option<Duration>) -> Link {
-        Link { timeout, ..self }
+    pub(crate) fn with_timeout(self, timeout: Option<Duration>) -> SimulatedStore {
+        SimulatedStore { timeout, ..self }
     }
 
     /// The network.
@@ -84,26 +84,26 @@ impl Link {
     /// Measures the clock of every node by a round trip that takes no time.
     pub(crate) fn measure_at_once(&self) {
         for node in 0..self.network.nodes() {
-            let Journey { there, back, .. } = self.network.journey(node);
-            let (there, back) = (Micros::from_millis(there), Micros::from_millis(back));
+            let RoundTrip { request_ms, reply_ms, .. } = self.network.round_trip(node);
+            let (request_time, reply_time) = (Micros::from_millis(request_ms), Micros::from_millis(reply_ms));
             let sent = self.clock.now();
-            let received = sent.saturating_add(there).saturating_add(back);
+            let received = sent.saturating_add(request_time).saturating_add(reply_time);
             let sample =
-                RttSample { sent, received, node: self.network.now().saturating_add(there) };
+                RttSample { sent, received, node: self.network.now().saturating_add(request_time) };
             self.add(node, sample);
         }
     }
 
     /// Measures the clock of a node, if its reply arrives.
     pub(crate) async fn measure(&self, node: usize) {
-        let Journey { there, back, fate } = self.network.journey(node);
-        if self.network.is_down(node) || fate != Fate::Applied {
+        let RoundTrip { request_ms, reply_ms, delivery } = self.network.round_trip(node);
+        if self.network.is_down(node) || delivery != Delivery::Applied {
             return;
         }
         let sent = self.clock.now();
-        travel(there).await;
+        delay(request_ms).await;
         let shown = self.network.now();
-        travel(back).await;
+        delay(reply_ms).await;
         self.add(node, RttSample { sent, received: self.clock.now(), node: shown });
     }
 
@@ -115,7 +115,7 @@ impl Link {
     }
 }
 
-impl Store for Link {
+impl Store for SimulatedStore {
     fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         let node = self.network.node_of(key);
         if self.network.is_down(node) {
@@ -157,9 +157,9 @@ impl Store for Link {
             return lock(&self.lost).push(lost);
         }
         let instance = self.instance;
-        let (fate, _) =
+        let (delivery, _) =
             self.network.send(node, move |redis, now| redis.apply(now, instance, key, &step));
-        if fate != Fate::Applied {
+        if delivery != Delivery::Applied {
             lock(&self.lost).push(lost);
         }
     }
@@ -177,7 +177,7 @@ impl Store for Link {
     }
 }
 
-impl NodeAware for Link {
+impl NodeAware for SimulatedStore {
     fn node(&self, key: &CounterKey) -> NodeId {
         NodeId(self.network.node_of(key) as u32)
     }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::store::{GuardedStore, Store, StoreError};
-use crate::testing::link::{Link, LostCall};
+use crate::testing::simulated_store::{SimulatedStore, LostCall};
 use crate::testing::lock;
 use crate::testing::network::LocalClock;
 use crate::time::Micros;
 
 /// The store of one instance: the guarded store of production over simulated connections.
-pub(super) struct Witness {
-    store: GuardedStore<Link, LocalClock>,
+pub(super) struct RecordingStore {
+    store: GuardedStore<SimulatedStore, LocalClock>,
     instance: usize,
     calls: Mutex<Vec<Call>>,
 }
@@ -33,19 +33,19 @@ pub(super) struct Call {
     pub(super) error: Option<StoreError>,
 }
 
-impl Witness {
+impl RecordingStore {
     pub(super) fn new(
-        link: Link,
+        simulated: SimulatedStore,
         clock: LocalClock,
         instance: usize,
         timeout: Duration,
-    ) -> Witness {
-        let store = GuardedStore::new(link, clock, timeout);
-        Witness { store, instance, calls: Mutex::default() }
+    ) -> RecordingStore {
+        let store = GuardedStore::new(simulated, clock, timeout);
+        RecordingStore { store, instance, calls: Mutex::default() }
     }
 
     /// The store of production.
-    pub(super) fn guarded(&self) -> &GuardedStore<Link, LocalClock> {
+    pub(super) fn guarded(&self) -> &GuardedStore<SimulatedStore, LocalClock> {
         &self.store
     }
 
@@ -69,13 +69,13 @@ impl Witness {
             ended: sent,
             error: Some(StoreError::Timeout),
         };
-        Recorded { witness: self, call: Some(call) }
+        Recorded { store: self, call: Some(call) }
     }
 }
 
 /// Records a call when it ends.
 struct Recorded<'a> {
-    witness: &'a Witness,
+    store: &'a RecordingStore,
     call: Option<Call>,
 }
 
@@ -89,9 +89,9 @@ impl Recorded<'_> {
 
 impl Drop for Recorded<'_> {
     fn drop(&mut self) {
-        let ended = self.witness.now_of_nodes();
+        let ended = self.store.now_of_nodes();
         let call = self.call.take().map(|call| Call { ended, ..call });
-        lock(&self.witness.calls).extend(call);
+        lock(&self.store.calls).extend(call);
     }
 }
 
@@ -115,7 +115,7 @@ impl Call {
     }
 }
 
-impl Store for Witness {
+impl Store for RecordingStore {
     fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         self.store.now(key, local).inspect_err(|error| self.begin(key, None).end(Some(*error)))
     }

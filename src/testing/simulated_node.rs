@@ -12,7 +12,7 @@ const GRACE: Micros = Micros::SECOND;
 
 /// The counters, and everything that was done to them.
 #[derive(Default)]
-pub(crate) struct RedisNode {
+pub(crate) struct SimulatedNode {
     counters: HashMap<CounterKey, Kept>,
     pub(crate) applied: Vec<Applied>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Applied {
     pub(crate) state: Option<State>,
 }
 
-impl RedisNode {
+impl SimulatedNode {
     /// Applies `step` at `at`.
     pub(crate) fn apply(
         &mut self,
