@@ -12,8 +12,8 @@ mod file;
 mod image;
 mod listeners;
 mod otlp;
-mod pages;
 mod secrets;
+mod settings_page;
 mod warnings;
 
 const NO_FILE: &str = "";

@@ -1,9 +1,9 @@
-//! The samples of docs/clients.md in Go and Node. `pages.rs` runs the one in Python.
+//! The samples of docs/clients.md in Go and Node. `page_commands.rs` runs the one in Python.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::pages::text::root;
+use crate::page_commands::text::root;
 use crate::support::weir::{Weir, write};
 use crate::support::window_edge::within_a_minute;
 

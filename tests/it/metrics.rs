@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::pages::text::pages;
+use crate::page_commands::text::pages;
 use crate::support::http::get;
 use crate::support::metrics_page::Page;
 use crate::support::rls::{RateLimitDescriptor, RateLimitOverride, costing, descriptor, request};

@@ -1,4 +1,4 @@
-//! Rules that change while weir serves: in every common layout, and under load.
+//! Rules that change while weir serves: in every common layout, on SIGHUP, and under load.
 
 use std::fs::{create_dir_all, remove_dir_all, remove_file, rename};
 use std::os::unix::fs::symlink;
@@ -12,6 +12,7 @@ use crate::support::http::get;
 use crate::support::rls::{Client, costing, descriptor, request};
 use crate::support::wait::until;
 use crate::support::weir::{Weir, write};
+use crate::support::window_edge::within_an_hour;
 
 /// A file of domain `d` that limits `key` to `limit` per hour.
 fn rules(key: &str, limit: u64) -> String {
@@ -303,4 +304,40 @@ fn sighup_reloads_when_watching_is_off() {
     assert_eq!(limits(&client, &["a"]), [1]);
     weir.process().signal("HUP");
     until_limit(&client, 2);
+}
+
+const UNLIMITED: &str = "{key: other, rate_limit: {unlimited: true}}";
+
+/// SIGHUP reloads the rules. The next log line has the result.
+#[test]
+fn sighup_reloads_rules_and_keeps_counters() {
+    within_an_hour(|| {
+        let rules = |requests: &str| {
+            format!(
+                "domain: d\ndescriptors:\n  - key: user\n    rate_limit: {{unit: hour, \
+                 requests_per_unit: {requests}}}\n"
+            )
+        };
+        let mut weir = Weir::start(&rules("1"));
+        let client = weir.client();
+        let check =
+            || client.check(request("d", vec![descriptor(&[("user", "ann")])])).overall_code;
+        let hang_up = |weir: &mut Weir, text: &str, heard: &str| {
+            write(&weir.rules_folder().join("rules.yaml"), text);
+            weir.process().signal("HUP");
+            weir.process()
+                .wait_for("how the reload went", |line| line.contains(heard).then_some(()));
+        };
+        assert_eq!([check(), check()], [1, 2]);
+        hang_up(&mut weir, &rules("3"), "rules reloaded");
+        assert_eq!([check(), check()], [1, 2], "two were counted before the reload");
+        hang_up(&mut weir, &rules("many"), "rules not reloaded");
+        let shown = get(weir.admin, "/rules").json();
+        assert!(shown["last_error"].as_str().is_some_and(|text| text.contains("many")), "{shown}");
+        assert_eq!(check(), 2, "the active rules stay");
+        let two = format!("{}  - {{key: other}}\n", rules("9"));
+        hang_up(&mut weir, &two.replace("{key: other}", UNLIMITED), "\"rules\":2");
+        assert_eq!(get(weir.admin, "/rules").json()["last_error"], serde_json::Value::Null);
+        assert_eq!(check(), 1);
+    });
 }

@@ -10,18 +10,18 @@ mod batching;
 mod compose;
 mod connection;
 mod counters;
-mod down;
 mod envoy_ratelimit;
 mod exact;
-mod faults;
+mod faults_under_load;
 mod fixtures;
 mod flood;
 mod functions;
 mod guarantees;
-mod hostile;
-mod inputs;
+mod hostile_replies;
+mod hostile_requests;
 mod leased;
 mod metrics_format;
+mod outage_log;
 mod round_trips;
 mod secured;
 mod slots;
@@ -29,7 +29,7 @@ mod soak;
 mod synced;
 mod traces;
 mod transition_log;
-mod unreachable;
+mod unavailable;
 
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #[path = "../support"]

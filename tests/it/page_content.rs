@@ -8,7 +8,7 @@ use weir::descriptor::Entry;
 use weir::limit::Algorithm;
 use weir::rules::{Found, Options, RuleSet, SourceFile, compile};
 
-use crate::pages::text::{files, pages, root, words};
+use crate::page_commands::text::{files, pages, root, words};
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).expect("a file of text")

@@ -22,8 +22,8 @@ const RUN: [&str; 4] = ["weir", "curl", "grpcurl", "python3"];
 
 /// Starts of commands that are not run here, with the reason.
 const ELSEWHERE: [(&str, &str); 15] = [
-    ("make ", "docs.rs: the Makefile has the target"),
-    ("cargo bench ", "it takes minutes; docs.rs: Cargo.toml has the benchmark"),
+    ("make ", "page_content.rs: the Makefile has the target"),
+    ("cargo bench ", "it takes minutes; page_content.rs: Cargo.toml has the benchmark"),
     ("cd fuzz && cargo run ", "it needs the input of a failure; `make fuzz` runs the target"),
     ("redis-cli FUNCTION ", "tests/redis/functions.rs runs the commands on a server"),
     ("docker build ", "no container engine; helm/tests/test_image.py checks the Dockerfile"),
