@@ -1,5 +1,6 @@
-//! Plans the step for a limit, and turns the step's outcome into a decision. No step divides to
-//! decide: the plan divides before it, and the report after it.
+//! Plans the step for a limit, and turns the step's outcome into a decision. `step` applies the
+//! step to the state of a counter. No step divides to decide: the plan divides before it, and the
+//! report after it.
 //!
 //! All functions are pure. Limits that [`Limit::check`] rejects are clamped to valid numbers, so
 //! that nothing overflows.

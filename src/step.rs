@@ -1,4 +1,5 @@
 //! Applies a step (one operation on one counter) to the counter's state, in integers only.
+//! `algorithm` plans the step from a limit.
 //!
 //! A step carries everything that can be computed without the state. What remains is `+ - max <` on
 //! integers below 2^53, which doubles hold exactly too, so the Lua scripts in `lua/` do the same in
