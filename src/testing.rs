@@ -2,12 +2,12 @@
 //! simulated network of Redis nodes.
 
 mod fake_store;
-pub(crate) mod simulated_store;
 pub(crate) mod network;
-pub(crate) mod simulated_node;
 mod rng;
+pub(crate) mod simulated_node;
+pub(crate) mod simulated_store;
 
-pub(crate) use fake_store::{FakeStore, FakeResult};
+pub(crate) use fake_store::{FakeResult, FakeStore};
 pub(crate) use rng::Rng;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

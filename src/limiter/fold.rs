@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::decided::DecidedDescriptor;
 use crate::decision::{Code, CurrentLimit, Decision, DecisionReason, Status};
-use crate::lease_rollback::{RollbackAction, LeaseRollback};
+use crate::lease_rollback::{LeaseRollback, RollbackAction};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
 use crate::time::Micros;

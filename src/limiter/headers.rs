@@ -10,7 +10,7 @@ use crate::settings::{LimitHeaders, ResponseSettings};
 mod ietf;
 mod reported_limit;
 
-use reported_limit::{ReportedLimit, HeaderList, most_restrictive_first, quotable};
+use reported_limit::{HeaderList, ReportedLimit, most_restrictive_first, quotable};
 
 /// All headers that `config` enables.
 pub(super) fn all(

@@ -193,7 +193,8 @@ impl<S: Store> Limiter<S> {
             && decision.allowed
         {
             let store = local.store().clone();
-            pending.rollback = Some(RollbackGuard::new(store, id, key, limit, *hits, pending.local_now));
+            pending.rollback =
+                Some(RollbackGuard::new(store, id, key, limit, *hits, pending.local_now));
         }
         reason
     }

@@ -8,7 +8,7 @@ use crate::descriptor::{Descriptor, Entry};
 use crate::rules::{Options, SourceFile};
 use crate::settings::LimitHeaders;
 use crate::store_error::StoreError;
-use crate::testing::{FakeStore, FakeResult};
+use crate::testing::{FakeResult, FakeStore};
 
 mod leases;
 mod simulation;

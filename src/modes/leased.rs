@@ -330,8 +330,9 @@ impl<S: Store> Pools<S> {
             let now = pool.now(local);
             pool.take_expired_windows(now);
             if pool.idle(local) < IDLE_TIMEOUT {
-                returns
-                    .extend(pool.next_return(now, &self.metrics).map(|operation| (*key, operation)));
+                returns.extend(
+                    pool.next_return(now, &self.metrics).map(|operation| (*key, operation)),
+                );
                 return true;
             }
             returns.extend(pool.return_all(now, &self.metrics).map(|operation| (*key, operation)));

@@ -229,7 +229,12 @@ impl Compiler {
             } else if let Some(first) = seen.get(&same) {
                 let text = match &entry_matcher.matcher {
                     Matcher::Any => format!("`{}`", entry_matcher.key),
-                    other => format!("`{}` with {} `{}`", entry_matcher.key, other.noun(), other.source()),
+                    other => format!(
+                        "`{}` with {} `{}`",
+                        entry_matcher.key,
+                        other.noun(),
+                        other.source()
+                    ),
                 };
                 let what = format!("{text} is already defined at {first}");
                 self.report.error(location.clone(), what, "join the two");

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod body_error;
+pub(super) mod budgeted_handler;
 mod call_head;
 mod connection;
 mod connection_calls;
@@ -11,7 +12,6 @@ mod framing;
 pub mod fuzz_harness;
 mod io;
 pub(super) mod memory;
-pub(super) mod budgeted_handler;
 mod read_throttle;
 mod request_body;
 mod response;

@@ -182,8 +182,10 @@ impl Network {
         let network = self.clone();
         tokio::spawn(async move {
             delay(request_ms).await;
-            let applies =
-                !matches!(delivery, Delivery::RequestLost | Delivery::ErrorReply | Delivery::Cut { applied: false });
+            let applies = !matches!(
+                delivery,
+                Delivery::RequestLost | Delivery::ErrorReply | Delivery::Cut { applied: false }
+            );
             let answer = applies.then(|| call(&mut network.node(node), network.now()));
             delay(reply_ms).await;
             let result = match (delivery, answer) {

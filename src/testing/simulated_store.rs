@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::lock;
-use super::network::{Delivery, RoundTrip, LocalClock, Network, delay};
+use super::network::{Delivery, LocalClock, Network, RoundTrip, delay};
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::store::redis::rtt_samples::{RttSample, RttSamples};
@@ -45,7 +45,11 @@ pub(crate) struct LostCall {
 
 impl SimulatedStore {
     /// The connections of an instance. Its estimates are exact until the first measurement.
-    pub(crate) fn new(network: &Arc<Network>, instance: usize, clock: &LocalClock) -> SimulatedStore {
+    pub(crate) fn new(
+        network: &Arc<Network>,
+        instance: usize,
+        clock: &LocalClock,
+    ) -> SimulatedStore {
         let offset = clock.offset();
         let estimate = |_| {
             Mutex::new(Estimate { samples: RttSamples::default(), offset, worst: Micros::ZERO })
@@ -85,7 +89,8 @@ impl SimulatedStore {
     pub(crate) fn measure_at_once(&self) {
         for node in 0..self.network.nodes() {
             let RoundTrip { request_ms, reply_ms, .. } = self.network.round_trip(node);
-            let (request_time, reply_time) = (Micros::from_millis(request_ms), Micros::from_millis(reply_ms));
+            let (request_time, reply_time) =
+                (Micros::from_millis(request_ms), Micros::from_millis(reply_ms));
             let sent = self.clock.now();
             let received = sent.saturating_add(request_time).saturating_add(reply_time);
             let sample =

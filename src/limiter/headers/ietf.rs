@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::reported_limit::{ReportedLimit, HeaderList, most_restrictive_first, quotable};
+use super::reported_limit::{HeaderList, ReportedLimit, most_restrictive_first, quotable};
 
 /// The largest integer a structured field can hold (RFC 9651, 3.3.1).
 const INTEGER_MAX: u64 = 999_999_999_999_999;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::rules::DeniedRequests;
 use crate::store::StoreError;
-use crate::testing::{FakeStore, FakeResult};
+use crate::testing::{FakeResult, FakeStore};
 
 const LEASING: &str = "
   - {key: slots, rate_limit: {algorithm: concurrency, max: 2, hold: 30s}}

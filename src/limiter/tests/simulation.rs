@@ -24,12 +24,12 @@ use crate::testing::lock;
 mod history;
 mod instance;
 mod laws;
+mod recording_store;
 mod regressions;
 mod rules;
 mod run;
 mod schedule;
 mod shrink;
-mod recording_store;
 mod wrong_histories;
 
 use laws::{Counts, LAWS, Violation};

@@ -224,7 +224,11 @@ impl CreditPool {
     }
 
     /// The next return of credits of a window.
-    pub(super) fn next_return(&mut self, now: Micros, metrics: &LeasedMetrics) -> Option<Operation> {
+    pub(super) fn next_return(
+        &mut self,
+        now: Micros,
+        metrics: &LeasedMetrics,
+    ) -> Option<Operation> {
         while self.in_flight.is_none()
             && let Some((limit, batch)) = self.returns.pop()
         {

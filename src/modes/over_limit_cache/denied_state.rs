@@ -59,7 +59,13 @@ impl DeniedState {
             }
             StepParams::Slots(_) => return None,
         };
-        Some(DeniedState { at: step.now, limit_fingerprint: limit_fingerprint(&step.params), known, unreported: 0, ends })
+        Some(DeniedState {
+            at: step.now,
+            limit_fingerprint: limit_fingerprint(&step.params),
+            known,
+            unreported: 0,
+            ends,
+        })
     }
 
     /// The counter's outcome of `step`, if that is a denial. `None` if the store must decide, or if
@@ -67,7 +73,8 @@ impl DeniedState {
     pub(super) fn deny(&mut self, step: &Step, max_age: Micros) -> Option<Outcome> {
         let takes = step.hits != 0 && !step.gives_back();
         // After the clock was set back, the state may be of a later window than the step.
-        if !takes || step.now < self.at || limit_fingerprint(&step.params) != self.limit_fingerprint {
+        if !takes || step.now < self.at || limit_fingerprint(&step.params) != self.limit_fingerprint
+        {
             return None;
         }
         if step.now >= self.at.saturating_add(max_age) {

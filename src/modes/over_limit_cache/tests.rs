@@ -11,7 +11,7 @@ use crate::decision::Decision;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::{Lease, LeaseId};
 use crate::store::MemoryStore;
-use crate::testing::{FakeStore, FakeResult};
+use crate::testing::{FakeResult, FakeStore};
 
 mod unreported;
 

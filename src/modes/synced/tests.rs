@@ -8,7 +8,7 @@ use proptest::sample::select;
 use super::*;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::State;
-use crate::testing::{FakeStore, FakeResult};
+use crate::testing::{FakeResult, FakeStore};
 
 mod simulation;
 mod single;

@@ -19,7 +19,11 @@ pub(super) struct EntryMatcherCompiler<'a> {
 
 impl EntryMatcherCompiler<'_> {
     /// The node of the descriptor. A wrong matcher is reported and becomes "any value".
-    pub(super) fn entry_matcher(&mut self, raw: &RawDescriptor, regexes: &mut RegexBudget) -> EntryMatcher {
+    pub(super) fn entry_matcher(
+        &mut self,
+        raw: &RawDescriptor,
+        regexes: &mut RegexBudget,
+    ) -> EntryMatcher {
         let key = self.key(raw.key.as_ref());
         let matcher = self.matcher(raw, regexes);
         let share = raw.share_threshold.as_ref();

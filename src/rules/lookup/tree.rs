@@ -148,7 +148,8 @@ impl Level {
             return Some(&self.nodes[*index]);
         }
         let value = EntryValue::new(entry.value);
-        let accepts = |number: u32| self.nodes[number as usize].entry_matcher.matcher.matches(&value);
+        let accepts =
+            |number: u32| self.nodes[number as usize].entry_matcher.matcher.matches(&value);
         let first = key_index.index.first(&value, accepts).map(|number| number as usize);
         if V::REPORTS_REJECTED {
             let before = key_index.patterns.iter().take_while(|index| Some(**index) != first);

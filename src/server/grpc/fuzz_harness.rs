@@ -13,11 +13,11 @@ use http::{HeaderMap, Response};
 use http_body::Body;
 use percent_encoding::percent_decode_str;
 
+use super::budgeted_handler::BudgetedHandler;
 use super::call_head::CallHead;
 use super::framing::framed;
 use super::memory::budget::MemoryBudget;
 use super::memory::call::CallMemory;
-use super::budgeted_handler::BudgetedHandler;
 use super::request_body::ReceivedBody;
 use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
 use super::tonic_services::health::Reporter;

@@ -11,10 +11,10 @@ use bytes::Bytes;
 use http_body::Body;
 
 use super::body_error::BodyError;
+use super::budgeted_handler::BudgetedHandler;
 use super::call_head::CallHead;
 use super::framing::{self, fast_path_message};
 use super::memory::call::CallMemory;
-use super::budgeted_handler::BudgetedHandler;
 use super::status::GrpcStatus;
 use super::tonic_services::{TonicResponse, TonicServices};
 use crate::server::metrics::ServerMetrics;

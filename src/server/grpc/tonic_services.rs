@@ -21,10 +21,10 @@ use tonic::service::Routes;
 use tonic_prost::ProstEncoder;
 
 use super::body_error::BodyError;
+use super::budgeted_handler::BudgetedHandler;
 use super::call_head::CallHead;
 use super::memory::address::AddressMemory;
 use super::memory::call::CallMemory;
-use super::budgeted_handler::BudgetedHandler;
 use super::request_body::ReceivedBody;
 use super::status::{GrpcCode, GrpcStatus};
 use crate::lease_rollback::LeaseRollback;

@@ -10,11 +10,11 @@ use std::{io, num::NonZero};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
+use super::budgeted_handler::BudgetedHandler;
 use super::connection::ConnectionContext;
 use super::dispatch::Dispatcher;
 use super::io::open_by;
 use super::memory::budget::MemoryBudget;
-use super::budgeted_handler::BudgetedHandler;
 use super::should_rate_limit::ShouldRateLimit;
 use super::tonic_services::TonicServices;
 use super::tonic_services::health::HealthService;

@@ -4,7 +4,7 @@ use super::*;
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::{Lease, LeaseId};
-use crate::testing::{FakeStore, FakeResult};
+use crate::testing::{FakeResult, FakeStore};
 use crate::time::ManualClock;
 
 const KEY: CounterKey = CounterKey([1, 2]);

@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::rtt_samples::{RttSample, RttSamples};
 use super::config::{HostPort, RedisConfig, Servers, Target, address_text};
 use super::connection::Connection;
 use super::error::ConnectionError;
@@ -16,6 +15,7 @@ use super::function_use::CallForm;
 use super::node::RedisNode;
 use super::reply::{Reply, ReplyBound};
 use super::router::Router;
+use super::rtt_samples::{RttSample, RttSamples};
 use super::script::Script;
 use super::session::Session;
 use super::topology::{self, HashSlotRange, Topology};

@@ -6,11 +6,11 @@
 
 use bytes::Bytes;
 
-use super::rtt_samples::{RttSample, RttSamples};
 use super::connection::reply_bytes;
 use super::discovery::parse_time;
 use super::error::{NextAction, result};
 use super::reply::{Reply, ReplyBound, ReplyError, ReplyReader};
+use super::rtt_samples::{RttSample, RttSamples};
 use super::sentinel::{other_sentinels, primary};
 use super::topology::hash_slot_ranges;
 use crate::time::Micros;

@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
+use super::recording_store::Call;
 use super::rules;
 use super::schedule::Schedule;
-use super::recording_store::Call;
 use crate::key::CounterKey;
 use crate::step::{Lease, State, Step};
 use crate::store::StoreError;
-use crate::testing::simulated_store::LostCall;
 use crate::testing::network::Conditions;
 use crate::testing::simulated_node::{Applied, SimulatedNode};
+use crate::testing::simulated_store::LostCall;
 use crate::time::Micros;
 
 /// The records of one run. All instants are by the clock of Redis.

@@ -17,9 +17,9 @@ use crate::modes::Modes;
 use crate::rules::RuleSet;
 use crate::settings::ResponseSettings;
 use crate::store::NodeId;
-use crate::testing::simulated_store::SimulatedStore;
 use crate::testing::lock;
 use crate::testing::network::{LocalClock, Network};
+use crate::testing::simulated_store::SimulatedStore;
 use crate::time::Clock;
 
 /// Clock measurements right after connecting.

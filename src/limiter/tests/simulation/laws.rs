@@ -11,8 +11,8 @@ use super::schedule::{Schedule, What};
 use crate::descriptor::Entry;
 use crate::key::CounterKey;
 use crate::rules::{Found, Policy};
-use crate::testing::simulated_store::LostCall;
 use crate::testing::network::Conditions;
+use crate::testing::simulated_store::LostCall;
 
 mod conservation;
 mod early;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::store::{GuardedStore, Store, StoreError};
-use crate::testing::simulated_store::{SimulatedStore, LostCall};
 use crate::testing::lock;
 use crate::testing::network::LocalClock;
+use crate::testing::simulated_store::{LostCall, SimulatedStore};
 use crate::time::Micros;
 
 /// The store of one instance: the guarded store of production over simulated connections.

@@ -9,9 +9,9 @@ use tokio::time::{sleep, sleep_until};
 
 use super::history::{Asked, Decided, History, Kind, Note};
 use super::instance::{Instance, Part, key_of};
+use super::recording_store::Call;
 use super::rules;
 use super::schedule::{Event, Schedule, Then, What};
-use super::recording_store::Call;
 use crate::decision::{Code, DecisionReason, Verdict};
 use crate::limit::Algorithm;
 use crate::testing::lock;
@@ -251,7 +251,8 @@ impl World {
             self.instances.iter().flat_map(|instance| instance.store().calls()).collect();
         let detached = self.instances.iter().flat_map(|instance| instance.simulated_store().lost());
         let lost = calls.iter().filter_map(Call::lost).chain(detached).collect();
-        let errors = self.instances.iter().map(|instance| instance.simulated_store().worst_estimate());
+        let errors =
+            self.instances.iter().map(|instance| instance.simulated_store().worst_estimate());
         let clock_error = errors.max().unwrap_or_default();
         let nodes: Vec<SimulatedNode> = (0..self.network.nodes())
             .map(|node| std::mem::take(&mut *self.network.node(node)))

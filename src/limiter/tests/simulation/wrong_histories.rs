@@ -3,10 +3,10 @@
 use super::history::{Asked, Decided, History, Kind};
 use super::instance::key_of;
 use super::laws::{self, LAWS};
+use super::recording_store::Call;
 use super::regressions::{EPOCH, counter, schedule};
 use super::rules;
 use super::schedule::Schedule;
-use super::recording_store::Call;
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit};
 use crate::store::StoreError;

@@ -1,7 +1,7 @@
 //! The refills of a credit pool: when one is needed, how many credits it draws, and as of which
 //! instant.
 
-use super::{CreditPool, Credits, Operation, OperationKind, DENIED_REFILLS_MAX};
+use super::{CreditPool, Credits, DENIED_REFILLS_MAX, Operation, OperationKind};
 use crate::modes::leased::credits::BucketDraw;
 use crate::modes::leased::demand::{PERIOD, low_water, refill_size};
 use crate::step::Step;
@@ -63,7 +63,11 @@ impl CreditPool {
         let room = self.limit.room(self.last_state.as_ref(), now);
         // At most the hits that fit by the last known state. The first request is always included,
         // because other instances may have returned credits. After two denials it is the only one.
-        let most = if first.denied_refills + 1 < DENIED_REFILLS_MAX { room.saturating_add(left) } else { 0 };
+        let most = if first.denied_refills + 1 < DENIED_REFILLS_MAX {
+            room.saturating_add(left)
+        } else {
+            0
+        };
         let need = wanted.min(most).max(first.hits).saturating_sub(left);
         let want = if first.denied_refills == 0 { self.want(now) } else { 0 };
         Some(self.draw(refill_size(need, want, left, room).max(1), now))

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::{CreditPool, Credits, LeasedMetrics, DENIED_REFILLS_MAX, add};
+use super::{CreditPool, Credits, DENIED_REFILLS_MAX, LeasedMetrics, add};
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::modes::leased::credits::BucketDraw;
@@ -60,7 +60,11 @@ impl CreditPool {
     /// it counts for that one only.
     pub(super) fn count_denied_refill(&mut self) {
         for (position, waiter) in self.waiting.iter_mut().enumerate() {
-            waiter.denied_refills = if position == 0 { waiter.denied_refills + 1 } else { waiter.denied_refills.max(1) };
+            waiter.denied_refills = if position == 0 {
+                waiter.denied_refills + 1
+            } else {
+                waiter.denied_refills.max(1)
+            };
         }
     }
 

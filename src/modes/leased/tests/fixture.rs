@@ -9,8 +9,8 @@ use crate::limit::{Limit, Mode};
 use crate::modes::CounterCheck;
 use crate::modes::leased::{LeasedMode, SHARDS};
 use crate::store::{Store, StoreError};
-use crate::testing::simulated_store::SimulatedStore;
 use crate::testing::network::{Conditions, LocalClock, Network};
+use crate::testing::simulated_store::SimulatedStore;
 use crate::time::{Clock, Micros};
 
 /// The instant at which every test begins. It is the start of a window of every used length.

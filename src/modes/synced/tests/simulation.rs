@@ -19,12 +19,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let hits = prop_oneof![8 => Just(1), 3 => 0..6_i64];
     let results = select(vec![ERROR_REPLY, LOST_AFTER]);
     let result = proptest::option::weighted(0.02, results);
-    let event = (0..3_usize, later, hits, result).prop_map(|(instance, later, hits, result)| Event {
-        instance,
-        later,
-        hits,
-        result,
-    });
+    let event = (0..3_usize, later, hits, result)
+        .prop_map(|(instance, later, hits, result)| Event { instance, later, hits, result });
     vec(event, 1..200)
 }
 

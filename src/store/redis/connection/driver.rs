@@ -107,7 +107,11 @@ impl Driver {
         }
     }
 
-    async fn serve(&self, session: Session, queue: &mut mpsc::Receiver<PipelinedCommands>) -> SessionEnd {
+    async fn serve(
+        &self,
+        session: Session,
+        queue: &mut mpsc::Receiver<PipelinedCommands>,
+    ) -> SessionEnd {
         // A request from the time of the previous session.
         let _ = self.reconnect.notified().now_or_never();
         let asked = async {

@@ -77,7 +77,10 @@ pub(super) struct SessionEnd {
 
 /// Sends the commands and delivers their replies until the session fails or every sender of
 /// commands is dropped. Commands without a reply are then dropped.
-pub(super) async fn run(session: Session, queue: &mut mpsc::Receiver<PipelinedCommands>) -> SessionEnd {
+pub(super) async fn run(
+    session: Session,
+    queue: &mut mpsc::Receiver<PipelinedCommands>,
+) -> SessionEnd {
     let (stream, replies) = session.into_parts();
     let mut pipeline =
         Pipeline { waiting: VecDeque::new(), replies, answered: 0, checked: Check::default() };
