@@ -271,7 +271,8 @@ fn a_flood_of_json_does_not_delay_probes() {
         until("the flood", || {
             let page = Metrics::scrape(weir.admin);
             let of = |name| page.sum(name, &[r#"listener="http""#]);
-            of("weir_connections_open") > of("weir_connections_waiting") + 20
+            // One address has half of the 32 permits for large bodies.
+            of("weir_connections_open") > of("weir_connections_waiting") + 8
         });
         let probe = |number| {
             let began = Instant::now();

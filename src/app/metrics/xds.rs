@@ -18,8 +18,8 @@ pub(super) fn expose(status: &XdsStatus, now: Micros, page: &mut Exposition) {
     let help = "Parts of the last response of the xDS server that have errors and keep an older \
                 version.";
     page.gauge("weir_xds_kept_parts", help).single(kept as u64);
-    let help = "Parts of the last response of the xDS server that have errors and no older version: \
-                they are left out.";
+    let help = "Parts of the last response of the xDS server that have errors and no older \
+                version: they are left out.";
     page.gauge("weir_xds_dropped_parts", help).single(dropped as u64);
     let updated = status.updated();
     let help = "When the xDS server last sent rules, in seconds since the epoch. With rules of the \
@@ -35,8 +35,8 @@ pub(super) fn expose(status: &XdsStatus, now: Micros, page: &mut Exposition) {
     }
     let help = "1 while the rules of the xDS cache are active: the server has sent none yet.";
     page.gauge("weir_xds_rules_from_cache", help).single(u64::from(status.is_from_cache()));
-    let help = "1 if the xDS cache has the active rules, or there is no cache. 0 while they are not \
-                written.";
+    let help = "1 if the xDS cache has the active rules, or there is no cache. 0 while they are \
+                not written.";
     page.gauge("weir_xds_cache_current", help).single(u64::from(status.is_cache_current()));
     let help = "1, with the version of the last response of the xDS server. Parts with errors may \
                 have an older one.";

@@ -59,10 +59,8 @@ fn too_many_descriptors_change_nothing() {
         assert_eq!(rules.domains, before.domains);
         assert_eq!(
             errors,
-            [
-                "xds: more than 600000 resources and descriptors (`rules.xds.max_limits`); the active \
-                 rules by xDS stay"
-            ]
+            ["xds: more than 600000 resources and descriptors (`rules.xds.max_limits`); the \
+                 active rules by xDS stay"]
         );
     }
 }
