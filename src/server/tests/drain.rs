@@ -39,9 +39,9 @@ async fn slow_http_clients_do_not_outlast_the_drain() {
         stream.write_all(bytes.as_bytes()).await.unwrap();
         slow.push(stream);
     }
-    // The two half bodies are requests, and the half heads are not.
+    // A connection waits until its request is complete.
     for (listener, open) in [(&metrics.http, 2), (&metrics.admin, 2), (&metrics.metrics, 1)] {
-        let arrived = || listener.open.get() == open && listener.waiting.get() == 1;
+        let arrived = || listener.open.get() == open && listener.waiting.get() == open;
         wait_until("the clients to arrive", arrived).await;
     }
     in_time("the end of the drain", server.stop()).await;
