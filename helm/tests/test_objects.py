@@ -37,17 +37,27 @@ def test_helm_lint_finds_nothing(case):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+def texts(section):
+    """The settings of a section and of those within it that are texts. Lists are folders."""
+    for value in section.values():
+        if isinstance(value, dict):
+            yield from texts(value)
+        elif isinstance(value, str):
+            yield value
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_weir_check_accepts_the_settings_and_the_rules(case, tmp_path):
     """The same command as in the init container, by the real binary, with files in the place of the mounts."""
-    settings = one("ConfigMap", case)["data"]["weir.yaml"].replace("/etc/weir/", f"{tmp_path}/")
+    settings = one("ConfigMap", case)["data"]["weir.yaml"]
+    for mount in ("/etc/weir/", "/xds/"):
+        settings = settings.replace(mount, f"{tmp_path}/")
     (tmp_path / "weir.yaml").write_text(settings)
-    for section in yaml.safe_load(settings).values():
-        for value in section.values():
-            if isinstance(value, str) and value.startswith(f"{tmp_path}/"):
-                Path(value).parent.mkdir(exist_ok=True)
-                # A certificate and its key. The first line serves as a password.
-                Path(value).write_bytes((ROOT / "fuzz" / "tls" / "server.pem").read_bytes())
+    for value in texts(yaml.safe_load(settings)):
+        if value.startswith(f"{tmp_path}/"):
+            Path(value).parent.mkdir(exist_ok=True)
+            # A certificate and its key. The first line serves as a password.
+            Path(value).write_bytes((ROOT / "fuzz" / "tls" / "server.pem").read_bytes())
     rules = tmp_path / "rules"
     rules.mkdir()
     for found in every("ConfigMap", case):
