@@ -20,7 +20,8 @@ pub struct KeySeed([u64; 2]);
 impl KeySeed {
     /// A random seed from the operating system.
     pub fn random() -> KeySeed {
-        // The operating system seeds RandomState. The hash of no input depends on that seed only.
+        // The operating system seeds RandomState. The hash of an empty input depends only on that
+        // seed.
         let word = || RandomState::new().build_hasher().finish();
         KeySeed([word(), word()])
     }

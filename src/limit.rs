@@ -189,8 +189,8 @@ pub enum LimitError {
     /// No tier, or too many.
     #[error("{0} tiers; write between 1 and {TIERS_MAX}")]
     Tiers(usize),
-    /// A window of no length.
-    #[error("a window of no length; write at least 1ms")]
+    /// A window of 0.
+    #[error("the window is 0; write at least 1ms")]
     NoWindow,
     /// A window that is too long.
     #[error("a window of {}s is too long; write at most 2920d (eight years)", .0.ceil_secs())]

@@ -1,6 +1,6 @@
 //! Finds the known name that a misspelt name probably means.
 
-/// Longest name that is compared, in bytes; a longer one is no misspelling of anything.
+/// Longest name that is compared, in bytes. Longer names get no suggestion.
 const LENGTH_MAX: usize = 128;
 
 /// The candidate with the fewest edits (Levenshtein distance, case ignored), the first among

@@ -30,7 +30,10 @@ pub enum StoreError {
     #[error("Redis returned an error; weir's log has its text")]
     ErrorReply,
     /// The reply is not an outcome. The step may have been applied.
-    #[error("the reply of the store is invalid; check for other versions or programs on its keys")]
+    #[error(
+        "the reply of the store is invalid; check whether another program or version of weir \
+         writes `weir:*` keys"
+    )]
     InvalidReply,
     /// The call may not wait for the store any longer. The step may have been applied, or may be
     /// later.

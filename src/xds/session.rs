@@ -5,13 +5,13 @@
 //! its versions from the same number, so a version of an earlier stream means nothing.
 //!
 //! A server answers a rejection (NACK) with the same content at once. So rejected content that comes again
-//! is held, for [`HOLDS`]. Other content is never held, but after many rejections the answer to it is. A
-//! server sends no other content before it has the answer, so the holds are short.
+//! is held, for [`HOLDS`]. New content is applied at once. After five rejections in a row, only its answer
+//! is delayed. A server sends no other content before it has the answer, so the holds are short.
 
 use std::time::Duration;
 
-/// How long the answer to rejected content is held when it comes again for the first time, the second
-/// time, and so on. The last one repeats.
+/// Delay before applying and answering repeated rejected content: first repeat, second repeat, and so on.
+/// The last one repeats.
 const HOLDS: [Duration; 4] = [
     Duration::from_secs(1),
     Duration::from_secs(2),

@@ -65,10 +65,11 @@ impl LimitReader<'_> {
         match policy {
             Some(Policy::Limit(Limit { algorithm: Algorithm::Concurrency, .. })) => {
                 let hint = "leave it out: a slot is held until it is released anyway";
-                self.error(reserve.at, "`reserve` does nothing for `concurrency`", hint);
+                self.error(reserve.at, "`reserve` cannot be set for `concurrency`", hint);
             }
             Some(Policy::Unlimited) => {
-                self.error(reserve.at, "nothing can be reserved from `unlimited`", "leave it out");
+                let problem = "a rule cannot be `unlimited` and have `reserve`";
+                self.error(reserve.at, problem, "leave out one of them");
             }
             _ => {}
         }

@@ -27,7 +27,10 @@ pub(super) enum CallError {
     #[error("{}", shown(.0))]
     Reply(Bytes),
     /// Redis replied with something else than the call expects.
-    #[error("the reply is not one of this version; check which programs use the keys of weir")]
+    #[error(
+        "the reply is not one of this version; check whether another program or version of weir \
+         writes `weir:*` keys"
+    )]
     Unexpected,
     /// There was no connection. The call was not sent.
     #[error("there is no connection")]

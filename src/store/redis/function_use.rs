@@ -77,7 +77,8 @@ impl FunctionUse {
                 tracing::info!(node = %address, %library, "Redis runs functions");
             }
             Err(error) => {
-                tracing::warn!(node = %address, %error, "Redis runs no functions: uses scripts");
+                let node = address;
+                tracing::warn!(%node, %error, "Redis cannot run functions: weir uses scripts");
             }
         }
     }
