@@ -67,7 +67,7 @@ pub struct Status {
 /// The reason for a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecisionReason {
-    /// No file defines the request's domain.
+    /// Neither a file nor xDS defines the request's domain.
     UnknownDomain,
     /// No rule of the domain matches the descriptor.
     NoRule,

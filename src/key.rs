@@ -1,8 +1,8 @@
 //! Counter keys: a keyed hash of 128 bits over the rule and the counted values.
 //!
 //! Parts are hashed with their lengths, so `("a", "b_c")` and `("a_b", "c")` have different keys.
-//! The seed of the hash is secret, so a client cannot choose values that collide with another
-//! client's counter. The hash is SipHash-1-3 with 128 bits of output
+//! If the seed of the hash is secret, a client cannot choose values that collide with another
+//! client's counter. With a Redis store and without `redis.key_secret`, the seed is public. The hash is SipHash-1-3 with 128 bits of output
 //! (<https://www.aumasson.jp/siphash/siphash.pdf>).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,7 +13,8 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CounterKey(pub [u64; 2]);
 
-/// The secret seed of the hash. A process with a memory store has a random one.
+/// The seed of the hash. With a memory store it is random. With Redis it comes from
+/// `redis.key_secret`, and is public without it.
 #[derive(Clone, Copy)]
 pub struct KeySeed([u64; 2]);
 

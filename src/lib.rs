@@ -48,7 +48,8 @@
 //! The process around it:
 //!
 //! - [`telemetry`]: metrics for Prometheus and OTLP, traces, and the log of fallbacks.
-//! - [`proto`]: the generated messages, for the server, `weir call` and the xDS client only.
+//! - [`proto`]: the generated messages, for the server, `weir call`, `weir health`, rules by xDS and
+//!   the xDS client only.
 //! - [`server`]: gRPC on one runtime per worker, HTTP, admin, health, drain.
 //! - [`xds`]: the client of a server that sends the rules.
 //! - [`settings`]: every setting, from the file, the environment and flags.
@@ -73,7 +74,8 @@
 //! **Invariant:** no input of a client and no file can panic the process, block it forever, or
 //! let its memory grow without bound.
 //!
-//! `ALLOWED_DEPENDENCIES` in `tests/tidy/main.rs` lists which module may use which, and checks it.
+//! `ALLOWED_DEPENDENCIES` in `tests/tidy/dependencies.rs` lists which module may use which. Tidy
+//! checks it.
 
 pub mod algorithm;
 pub mod app;

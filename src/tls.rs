@@ -1,5 +1,5 @@
-//! Certificate files of a TLS endpoint: reading, parsing, checks and reloads. The gRPC server and
-//! the Redis client share this code.
+//! Certificate files of a TLS endpoint: reading, parsing, checks and reloads. The gRPC server,
+//! the Redis client and the xDS client share this code.
 
 use std::sync::Arc;
 

@@ -68,7 +68,7 @@ const WORDS: &[(&str, Where, &str)] = &[
     (
         "tonic::",
         Where::Only(USES_GRPC),
-        "edge only; one adapter of the server and one of xDS use tonic",
+        "edge only: one adapter of the server, the commands, the exporter, and the xDS client",
     ),
     ("tonic::codegen", Where::Only(&[]), "tonic hides it: it is for generated code"),
     ("opentelemetry", Where::Only(&["src/telemetry"]), "one folder sends to collectors"),

@@ -20,8 +20,8 @@ const OPEN_TIME_MIN: Micros = Micros::from_millis(100);
 /// Longest open time, and so the longest wait of a recovered node for its first call.
 const OPEN_TIME_MAX: Micros = Micros::from_millis(800);
 
-/// Longest wait for a probe's result, after which another call probes. The caller's deadline is far
-/// shorter, so only a lost report takes this long.
+/// Longest wait for a probe's result, after which another call probes. If `store.timeout` is
+/// shorter, only a lost report takes this long.
 const PROBE_TIMEOUT: Micros = Micros::SECOND;
 
 /// Decides whether a call may be sent to one node.

@@ -1,4 +1,5 @@
-//! Releases of slots that failed: they are sent again until the store has applied them.
+//! Releases of slots that failed: they are sent again until the store has applied them, or until
+//! [`ERROR_REPLIES_MAX`] replies were errors or invalid.
 //!
 //! A release is sent after an acquire whose outcome is unknown, so it must not be lost with the same
 //! connection. It may be applied any number of times, because it frees all slots of its lease, and
@@ -29,8 +30,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// fails. The slots of further releases expire.
 const RELEASES_MAX: usize = 4096;
 
-/// Error replies after which a release is dropped. At one attempt in 200 ms, they cover a
-/// failover and the start of a node.
+/// Error replies and invalid replies after which a release is dropped. At one attempt in 200 ms,
+/// they cover a failover and the start of a node.
 const ERROR_REPLIES_MAX: u8 = 50;
 
 /// A release that is sent again.

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::text::Block;
 
 /// Fields of JSON whose values differ between runs.
-const VARYING: [&str; 4] = ["counter", "key", "durationUntilReset", "reset_after_seconds"];
+const VARYING: [&str; 5] =
+    ["counter", "key", "denied_until", "durationUntilReset", "reset_after_seconds"];
 
 /// A `text` block: every printed line, in order.
 pub(super) struct Shown<'p> {
