@@ -86,7 +86,7 @@ fn a_refusal_names_the_cause() {
     assert!(reason("d", vec![costing(1 << 63, user())]).contains("2^53"));
 }
 
-/// A message over the size limit is rejected, and the connection serves the next one.
+/// A message over the size limit is rejected for its size, and weir serves the next call.
 #[test]
 fn an_oversized_message_is_refused() {
     let mut weir = Weir::start(RULES);
@@ -94,6 +94,8 @@ fn an_oversized_message_is_refused() {
     let huge = "v".repeat(64 << 20);
     let answer = client.try_check(request("d", vec![descriptor(&[("user", &huge)])]));
     assert!(answer.is_err(), "64 MiB were accepted");
+    let too_large = weir.metric("weir_grpc_calls_aborted_total", &[r#"reason="too_large""#]);
+    assert_eq!(too_large, 1);
     assert_eq!(outcome(&weir.client(), vec![user()]), Ok(1));
     assert!(weir.process().is_alive());
 }
@@ -142,6 +144,8 @@ fn a_flood_of_keys_stays_within_the_bound() {
         }
         assert_eq!(passed, 400, "100 000 first visits of 1000 counters must all pass");
         assert_eq!(outcome(&client, vec![user()]), Ok(2), "the limited client was let go");
+        let counters = weir.metric("weir_memory_counters", &[]);
+        assert!((1..=BOUND as u64).contains(&counters), "{counters} counters");
         let grown = weir.process().resident_kib().saturating_sub(before);
         assert!(grown < GROWTH_KIB, "grown by {grown} KiB for {BOUND} counters");
     });

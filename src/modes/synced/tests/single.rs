@@ -63,7 +63,9 @@ fn only_unapplied_counts_are_sent_again() {
             let used = stored(&shared, &limit, START + 3 * INTERVAL.0).used;
             // A bucket of this rate has drained since.
             let counted = matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow);
-            assert!(!counted || used == 1 + 5 + 1 + 3 + 2, "{algorithm:?} {result:?}: {used}");
+            let hits = 1 + 5 + 1 + 3 + 2;
+            let is_right = if counted { used == hits } else { used < hits };
+            assert!(is_right, "{algorithm:?} {result:?}: {used}");
         }
     }
 }
@@ -111,7 +113,9 @@ fn an_unreachable_store_is_caught_up() {
         let seen = [&one, &other].map(|synced| hit(synced, &limit, 0, now).unwrap());
         assert_eq!(seen, [stored(&shared, &limit, now); 2], "{algorithm:?}");
         let counted = matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow);
-        assert!(!counted || seen[0].used == 42, "{algorithm:?}: {}", seen[0].used);
+        // A bucket has drained meanwhile.
+        let is_right = if counted { seen[0].used == 42 } else { seen[0].used < 42 };
+        assert!(is_right, "{algorithm:?}: {}", seen[0].used);
     }
 }
 
@@ -194,7 +198,7 @@ fn a_new_limit_or_mode_keeps_counts() {
         let lowered = hit(&synced, &limit(algorithm, 5), 1, START).unwrap();
         let counted = matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow);
         // A bucket of half the rate has the same level in time, but half as many hits.
-        assert!(!counted || !lowered.allowed, "{algorithm:?}");
+        assert_eq!(lowered.allowed, !counted, "{algorithm:?}");
         assert!(hit(&synced, &limit(algorithm, 20), 1, START).unwrap().allowed);
         // The rule is exact from here on, so the replica is idle.
         let now = START + 10 * INTERVAL.0;
@@ -203,7 +207,9 @@ fn a_new_limit_or_mode_keeps_counts() {
         }
         assert_eq!(synced.replicas(), 0);
         let used = stored(&shared, &limit(algorithm, 20), now).used;
-        assert!(!counted || used == 8, "{algorithm:?}: {used}");
+        // A bucket has 9.5 s of its 10 s filled, and drains for 5 s. A hit takes 0.5 s of it.
+        let is_right = if counted { used == 8 } else { (1..=9).contains(&used) };
+        assert!(is_right, "{algorithm:?}: {used}");
     }
 }
 
