@@ -96,8 +96,8 @@ pub enum DecisionReason {
         hits: i64,
         /// Whether the fallback allowed the hits.
         allowed: bool,
-        /// The policy that decided.
-        policy: OnError,
+        /// The fallback that decided.
+        on_error: OnError,
         /// The decision of the local counter, if one decided.
         decision: Option<Decision>,
         /// The store's error.

@@ -72,18 +72,18 @@ fn share(limit: &Limit, instances: u64) -> Limit {
     Limit { tiers: limit.tiers.iter().map(tier).collect(), ..limit.clone() }
 }
 
-/// Decides by `policy`. Peeks and refunds always pass.
+/// Decides by `on_error`. Peeks and refunds always pass.
 pub(super) fn decide(
-    policy: OnError,
+    on_error: OnError,
     local: Option<&LocalCounters>,
     failed: FailedQuery<'_>,
     now: Micros,
 ) -> DecisionReason {
-    let decision = match (policy, local) {
+    let decision = match (on_error, local) {
         (OnError::Local, Some(local)) => local.decide(&failed, now),
         _ => None,
     };
-    let allowed = match (policy, decision) {
+    let allowed = match (on_error, decision) {
         _ if failed.hits <= 0 => true,
         (OnError::Allow, _) => true,
         (OnError::Deny, _) => false,
@@ -92,7 +92,7 @@ pub(super) fn decide(
         (OnError::Local, None) => true,
     };
     let FailedQuery { rule, hits, error, .. } = failed;
-    DecisionReason::Fallback { rule, hits, allowed, policy, decision, error }
+    DecisionReason::Fallback { rule, hits, allowed, on_error, decision, error }
 }
 
 #[cfg(test)]
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
     use crate::limit::Algorithm;
 
-    fn passed(policy: OnError, limit: &Limit, calls: usize, hits: i64) -> usize {
+    fn passed(on_error: OnError, limit: &Limit, calls: usize, hits: i64) -> usize {
         let local = LocalCounters::new(MemoryStore::new(100), 4);
         let now = Micros::from_secs(1_000);
         let mut passed = 0;
@@ -108,7 +108,7 @@ mod tests {
             let error = StoreError::Timeout;
             let key = &CounterKey([1, 1]);
             let failed = FailedQuery { rule: None, limit, key, hits, lease: None, error };
-            let reason = decide(policy, Some(&local), failed, now);
+            let reason = decide(on_error, Some(&local), failed, now);
             let DecisionReason::Fallback { allowed, .. } = reason else { panic!("{reason:?}") };
             passed += usize::from(allowed);
         }

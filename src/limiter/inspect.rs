@@ -8,7 +8,7 @@ use crate::decision::Decision;
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeySeed};
 use crate::limit::Limit;
-use crate::rules::{Found, Policy, Rule, RuleSet};
+use crate::rules::{Found, Rule, RuleLimit, RuleSet};
 use crate::store::{Store, StoreError};
 use crate::time::Micros;
 
@@ -57,9 +57,9 @@ pub fn find_counter<'r>(
             Found::Rule(rule) => (rule, entries),
         },
     };
-    match &rule.policy {
-        Policy::Unlimited => Err(NoCounter::Unlimited),
-        Policy::Limit(limit) => Ok(Counter { rule, limit, key: rule.key(seed, entries) }),
+    match &rule.limit {
+        RuleLimit::Unlimited => Err(NoCounter::Unlimited),
+        RuleLimit::Limit(limit) => Ok(Counter { rule, limit, key: rule.key(seed, entries) }),
     }
 }
 

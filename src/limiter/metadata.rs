@@ -35,19 +35,20 @@ pub(super) fn of(
     Some(root)
 }
 
-/// Adds `fallback` to `metadata` if the fallback decided any descriptor: a list with the policy of
-/// each descriptor, or `none` if the fallback did not decide it. The statuses do not show it.
+/// Adds `fallback` to `metadata` if the fallback decided any descriptor: a list with the
+/// `on_error` of each descriptor, or `none` if the fallback did not decide it. The statuses do not
+/// show it.
 pub(super) fn add_fallbacks(
     decided: &[DecidedDescriptor<'_>],
     metadata: &mut Option<Map<String, Value>>,
 ) {
-    let policy = |one: &DecidedDescriptor<'_>| match one.reason {
-        DecisionReason::Fallback { policy, .. } => Some(policy.name()),
+    let on_error = |one: &DecidedDescriptor<'_>| match one.reason {
+        DecisionReason::Fallback { on_error, .. } => Some(on_error.name()),
         _ => None,
     };
-    if decided.iter().any(|one| policy(one).is_some()) {
+    if decided.iter().any(|one| on_error(one).is_some()) {
         let policies: Vec<Value> =
-            decided.iter().map(|one| policy(one).unwrap_or("none").into()).collect();
+            decided.iter().map(|one| on_error(one).unwrap_or("none").into()).collect();
         metadata.get_or_insert_default().insert("fallback".into(), policies.into());
     }
 }

@@ -173,18 +173,18 @@ impl<S: Store> Limiter<S> {
             let step = algorithm::plan_with_lease(limit, *hits, Some(close), now);
             self.backend.apply_detached(key, Mode::Exact, step);
         }
-        let policy = rule.and_then(|rule| rule.on_error).unwrap_or(self.on_error);
+        let on_error = rule.and_then(|rule| rule.on_error).unwrap_or(self.on_error);
         tracing::debug!(
             rule = rule.map(|rule| rule.selector()).as_deref(),
             name = rule.and_then(|rule| rule.name.as_deref()),
-            policy = policy.name(),
+            on_error = on_error.name(),
             %error,
             "fallback decided"
         );
         let index = rule.map(|rule| rule.index);
         let failed =
             FailedQuery { rule: index, limit, key, hits: *hits, lease: pending.lease, error };
-        let reason = fallback::decide(policy, self.local.as_ref(), failed, pending.local_now);
+        let reason = fallback::decide(on_error, self.local.as_ref(), failed, pending.local_now);
         if let (
             Some(local),
             Some(Lease::Open { id, .. }),

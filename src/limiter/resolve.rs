@@ -10,7 +10,7 @@ use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use crate::decision::DecisionReason;
 use crate::descriptor::{Descriptor, Entry, Request, split_lease};
 use crate::key::KeySeed;
-use crate::rules::{self, Found, NameId, Policy, Rule, RuleSet};
+use crate::rules::{self, Found, NameId, Rule, RuleLimit, RuleSet};
 
 /// Assigns one lease id to all leases that the request opens, because the response carries only
 /// one.
@@ -56,12 +56,12 @@ pub(super) fn descriptor<'r>(
         Found::UnknownDomain | Found::NoRule => {
             ResolvedDescriptor::Uncounted { rule: None, reason: DecisionReason::NoRule }
         }
-        Found::Rule(rule) => match &rule.policy {
-            Policy::Unlimited => {
+        Found::Rule(rule) => match &rule.limit {
+            RuleLimit::Unlimited => {
                 let reason = DecisionReason::Unlimited(rule.index);
                 ResolvedDescriptor::Uncounted { rule: Some(rule), reason }
             }
-            Policy::Limit(limit) => {
+            RuleLimit::Limit(limit) => {
                 let key = rule.key(seed, descriptor.entries);
                 let limit = Cow::Borrowed(limit);
                 let query = CounterQuery { rule: Some(rule), limit, key, hits, lease: None };
@@ -92,7 +92,7 @@ fn closing_lease<'r>(
     seed: &KeySeed,
 ) -> Option<ResolvedDescriptor<'r>> {
     let (rule, id, entries) = rule_with_leases(rules, request.domain, descriptor.entries)?;
-    let Policy::Limit(limit) = &rule.policy else { return None };
+    let RuleLimit::Limit(limit) = &rule.limit else { return None };
     let hits = descriptor.hits(request.hits_addend);
     Some(ResolvedDescriptor::Counter(CounterQuery {
         rule: Some(rule),

@@ -13,7 +13,7 @@ use super::file::problem::{Location, Position, Report, RuleProblem};
 use super::file::reader::{Field, FieldReader};
 use super::file::source::{RuleFiles, SourceFile};
 use super::lookup::matcher::{DuplicateKey, Matcher};
-use super::lookup::rule::{self, EntryMatcher, NameId, Policy, Rule};
+use super::lookup::rule::{self, EntryMatcher, NameId, Rule, RuleLimit};
 use super::lookup::tree::{Level, RuleTreeNode};
 use super::{Domain, RuleDocument, RuleSet};
 use crate::spelling::nearest;
@@ -261,13 +261,13 @@ impl Compiler {
             return None;
         };
         let mut limits = LimitReader { file: &location.file, report: &mut self.report };
-        let LimitFields { policy, mode, reserve, on_error } = limits.limit(raw);
+        let LimitFields { limit, mode, reserve, on_error } = limits.limit(raw);
         let name = raw.name.as_ref().and_then(|name| name.value.clone());
         let name = name.filter(|name| !name.is_empty());
         self.defined.extend(name.clone());
         let replaces = self.replaces(raw, location);
         // A rule with a wrong limit stays in the tree, so that its descendants are checked too.
-        let policy = policy.unwrap_or(Policy::Unlimited);
+        let limit = limit.unwrap_or(RuleLimit::Unlimited);
         let keys: Vec<&str> = self.path.iter().map(|node| &*node.key).collect();
         let display_name = name.clone().unwrap_or_else(|| keys.join(".").into());
         let metadata = descriptor.metadata.as_ref().and_then(|metadata| metadata.value.clone());
@@ -275,13 +275,13 @@ impl Compiler {
         let name_id = name.as_ref().map(|name| self.number(name));
         self.rules.push(Rule {
             index,
-            id: rule::identity(&self.domain, &self.path, &policy),
+            id: rule::identity(&self.domain, &self.path, &limit),
             domain: Arc::clone(&self.domain),
             display_name,
             name_id,
             name,
             replaces,
-            policy,
+            limit,
             reserve,
             on_error,
             mode,

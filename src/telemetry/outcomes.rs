@@ -269,7 +269,7 @@ mod tests {
             rule: Some(0),
             hits: 3,
             allowed: true,
-            policy: crate::limit::OnError::Allow,
+            on_error: crate::limit::OnError::Allow,
             decision: None,
             error: StoreError::BreakerOpen,
         };

@@ -177,8 +177,8 @@ fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue
         DecisionReason::Counted { rule, hits, decision, shadow, .. } => {
             (rule, DecisionOutcome::of(hits, &decision, shadow).name(), None)
         }
-        DecisionReason::Fallback { rule, policy, error, .. } => {
-            (rule, DecisionOutcome::Fallback.name(), Some((policy.name(), error.name())))
+        DecisionReason::Fallback { rule, on_error, error, .. } => {
+            (rule, DecisionOutcome::Fallback.name(), Some((on_error.name(), error.name())))
         }
     };
     let rule = index.and_then(|index| rules.rules().get(index));
@@ -186,8 +186,8 @@ fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue
         let label = KeyValue::new("weir.rule", rule.selector());
         [label, KeyValue::new("weir.mode", rule.mode.name())]
     });
-    let fallback = fallback.map(|(policy, cause)| {
-        [KeyValue::new("weir.fallback", policy), KeyValue::new("weir.fallback.cause", cause)]
+    let fallback = fallback.map(|(on_error, cause)| {
+        [KeyValue::new("weir.fallback", on_error), KeyValue::new("weir.fallback.cause", cause)]
     });
     let outcome = KeyValue::new("weir.outcome", outcome);
     rule.into_iter().flatten().chain([outcome]).chain(fallback.into_iter().flatten())

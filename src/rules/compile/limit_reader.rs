@@ -1,4 +1,4 @@
-//! Turns the map under `rate_limit` into a policy and checks every number.
+//! Turns the map under `rate_limit` into a limit and checks every number.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::rules::excerpt::shorten;
 use crate::rules::file::model::{self, RawRateLimit};
 use crate::rules::file::problem::{Position, Report};
 use crate::rules::file::reader::{Field, Text};
-use crate::rules::lookup::rule::Policy;
+use crate::rules::lookup::rule::RuleLimit;
 use crate::spelling::nearest;
 use crate::time::Micros;
 
@@ -20,7 +20,7 @@ pub(super) struct LimitReader<'a> {
 /// The fields of a `rate_limit` that affect decisions.
 pub(super) struct LimitFields {
     /// `None` after a reported error.
-    pub(super) policy: Option<Policy>,
+    pub(super) limit: Option<RuleLimit>,
     pub(super) mode: Mode,
     /// The time in which a reservation must be settled; `None` without `reserve`.
     pub(super) reserve: Option<Micros>,
@@ -31,17 +31,17 @@ pub(super) struct LimitFields {
 impl LimitReader<'_> {
     /// Reads and checks all fields.
     pub(super) fn limit(&mut self, raw: &RawRateLimit) -> LimitFields {
-        let mut policy = self.policy(raw);
-        let mode = self.mode(raw, policy.as_mut());
-        let reserve = self.reserve(raw, policy.as_ref());
-        LimitFields { policy, mode, reserve, on_error: self.on_error(raw) }
+        let mut limit = self.rule_limit(raw);
+        let mode = self.mode(raw, limit.as_mut());
+        let reserve = self.reserve(raw, limit.as_ref());
+        LimitFields { limit, mode, reserve, on_error: self.on_error(raw) }
     }
 
-    /// The policy of the rule; `None` after a reported error.
-    fn policy(&mut self, raw: &RawRateLimit) -> Option<Policy> {
+    /// The limit of the rule; `None` after a reported error.
+    fn rule_limit(&mut self, raw: &RawRateLimit) -> Option<RuleLimit> {
         if raw.unlimited.as_ref().is_some_and(|flag| flag.value == Some(true)) {
             self.unlimited(raw);
-            return Some(Policy::Unlimited);
+            return Some(RuleLimit::Unlimited);
         }
         let algorithm = self.algorithm(raw.algorithm.as_ref())?;
         let tiers = match algorithm {
@@ -56,18 +56,18 @@ impl LimitReader<'_> {
         let count_denied = written.unwrap_or(algorithm == Algorithm::FixedWindow);
         let limit = Limit { algorithm, tiers: tiers?.into(), count_denied };
         self.check_bounds(&limit, raw);
-        Some(Policy::Limit(limit))
+        Some(RuleLimit::Limit(limit))
     }
 
     /// The time in which a reservation must be settled; `None` without `reserve`.
-    fn reserve(&mut self, raw: &RawRateLimit, policy: Option<&Policy>) -> Option<Micros> {
+    fn reserve(&mut self, raw: &RawRateLimit, limit: Option<&RuleLimit>) -> Option<Micros> {
         let reserve = raw.reserve.as_ref()?;
-        match policy {
-            Some(Policy::Limit(Limit { algorithm: Algorithm::Concurrency, .. })) => {
+        match limit {
+            Some(RuleLimit::Limit(Limit { algorithm: Algorithm::Concurrency, .. })) => {
                 let hint = "leave it out: a slot is held until it is released anyway";
                 self.error(reserve.at, "`reserve` cannot be set for `concurrency`", hint);
             }
-            Some(Policy::Unlimited) => {
+            Some(RuleLimit::Unlimited) => {
                 let problem = "a rule cannot be `unlimited` and have `reserve`";
                 self.error(reserve.at, problem, "leave out one of them");
             }

@@ -6,7 +6,7 @@ use crate::rules::excerpt::shorten;
 use crate::rules::file::model::RawRateLimit;
 use crate::rules::file::problem::Position;
 use crate::rules::file::reader::Field;
-use crate::rules::lookup::rule::Policy;
+use crate::rules::lookup::rule::RuleLimit;
 use crate::spelling::nearest;
 use crate::time::Micros;
 
@@ -22,7 +22,7 @@ const NAMES: [&str; 3] = ["exact", "leased", "synced"];
 impl LimitReader<'_> {
     /// The mode of the rule. `leased` and `synced` decide in this process, so the store does not
     /// count denied hits.
-    pub(super) fn mode(&mut self, raw: &RawRateLimit, policy: Option<&mut Policy>) -> Mode {
+    pub(super) fn mode(&mut self, raw: &RawRateLimit, limit: Option<&mut RuleLimit>) -> Mode {
         let mode = self.written_mode(raw);
         if let Some(interval) = &raw.sync_interval
             && !matches!(mode, Mode::Synced { .. })
@@ -30,7 +30,7 @@ impl LimitReader<'_> {
             let hint = "add `mode: synced`, or remove it";
             self.error(interval.at, "`sync_interval` applies only to `mode: synced`", hint);
         }
-        if let (Some(text), Some(Policy::Limit(limit))) = (&raw.mode, policy)
+        if let (Some(text), Some(RuleLimit::Limit(limit))) = (&raw.mode, limit)
             && mode != Mode::Exact
         {
             self.check_mode(mode, text.at, raw, limit);

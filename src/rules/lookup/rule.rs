@@ -17,7 +17,7 @@ pub struct NameId(pub u32);
 
 /// Whether and how a rule limits hits.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Policy {
+pub enum RuleLimit {
     /// Allows every hit and counts none.
     Unlimited,
     /// Counts hits and denies those over the limit.
@@ -43,7 +43,7 @@ pub struct Rule {
     /// The rules that do not count in a request that matches this rule.
     pub replaces: Box<[NameId]>,
     /// The limit, or none.
-    pub policy: Policy,
+    pub limit: RuleLimit,
     /// The time in which a reservation must be settled; `None` when hits are not reserved.
     pub reserve: Option<Micros>,
     /// The fallback when the store fails; `None` is the setting `fallback.on_error`.
@@ -83,9 +83,9 @@ pub(in crate::rules) struct EntryMatcher {
 impl Rule {
     /// Whether an allowed request holds a lease: slots, or a reservation.
     pub fn leases(&self) -> bool {
-        match &self.policy {
-            Policy::Unlimited => false,
-            Policy::Limit(limit) => self.reserve.is_some() || limit.counts_slots(),
+        match &self.limit {
+            RuleLimit::Unlimited => false,
+            RuleLimit::Limit(limit) => self.reserve.is_some() || limit.counts_slots(),
         }
     }
 
@@ -178,18 +178,18 @@ pub(in crate::rules) fn written_stat_key(path: &[Arc<EntryMatcher>]) -> Box<str>
 pub(in crate::rules) fn identity(
     domain: &str,
     path: &[Arc<EntryMatcher>],
-    policy: &Policy,
+    limit: &RuleLimit,
 ) -> RuleId {
     let mut id = RuleId::builder();
     id.text("rule").text(domain).number(path.len() as u64);
     for node in path {
         node.add_identity(&mut id);
     }
-    match policy {
-        Policy::Unlimited => {
+    match limit {
+        RuleLimit::Unlimited => {
             id.number(0);
         }
-        Policy::Limit(limit) => {
+        RuleLimit::Limit(limit) => {
             id.number(algorithm_number(limit.algorithm)).number(limit.tiers.len() as u64);
             for tier in &limit.tiers {
                 id.number(tier.window.0);

@@ -18,7 +18,7 @@ use crate::rules::excerpt::shorten;
 use crate::rules::file::options::DeniedRequests;
 use crate::rules::file::problem::Location;
 use crate::rules::lookup::matcher::{CounterPart, Matcher};
-use crate::rules::lookup::rule::{EntryMatcher, Policy, Rule};
+use crate::rules::lookup::rule::{EntryMatcher, Rule, RuleLimit};
 use crate::rules::lookup::tree::{self, End, Level, RuleTreeNode, Visitor};
 use crate::rules::{Domain, Found, RuleSet};
 use crate::spelling::nearest;
@@ -162,9 +162,9 @@ impl RuleSet {
 
     /// The rule, with the counter of a descriptor with these `entries`, or with the counters of all.
     pub(super) fn rule_summary(&self, rule: &Rule, entries: Option<&[Entry<'_>]>) -> RuleSummary {
-        let (policy, tiers) = match &rule.policy {
-            Policy::Unlimited => ("unlimited".to_owned(), Vec::new()),
-            Policy::Limit(limit) => (
+        let (policy, tiers) = match &rule.limit {
+            RuleLimit::Unlimited => ("unlimited".to_owned(), Vec::new()),
+            RuleLimit::Limit(limit) => (
                 limit.algorithm.name().to_owned(),
                 limit.tiers.iter().map(|tier| tier_text(limit, tier)).collect(),
             ),
@@ -173,7 +173,7 @@ impl RuleSet {
         options.extend(self.replaced(rule));
         options.extend(rule.overlays.iter().map(|at| format!("changed by the overlay at {at}")));
         let mut counter = vec![format!("domain {}", shorten(&rule.domain))];
-        if rule.policy == Policy::Unlimited {
+        if rule.limit == RuleLimit::Unlimited {
             counter = vec!["none: nothing is counted".to_owned()];
         } else {
             match entries {
@@ -255,7 +255,7 @@ fn matcher_summary(node: &RuleTreeNode) -> MatcherSummary {
 /// Flags of a rule and its limit, in words.
 fn flags(rule: &Rule) -> Vec<String> {
     let mut flags = Vec::new();
-    if let Policy::Limit(limit) = &rule.policy
+    if let RuleLimit::Limit(limit) = &rule.limit
         && limit.count_denied
     {
         flags.push("denied hits count too".to_owned());

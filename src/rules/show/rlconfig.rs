@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::duration;
 use crate::escape::one_line;
 use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
-use crate::rules::lookup::rule::{Policy, Rule};
+use crate::rules::lookup::rule::{Rule, RuleLimit};
 
 /// Writes one line per rule, in file order, in the format of envoyproxy/ratelimit. Fields that only
 /// weir has come last, and only where they are set.
@@ -19,9 +19,9 @@ pub(in crate::rules) fn text(rules: &[Rule]) -> String {
 
 fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     let key = format!("{}.{}", rule.domain, rule.written_stat_key);
-    let (unit, requests) = match &rule.policy {
-        Policy::Unlimited => ("UNKNOWN".to_owned(), 0),
-        Policy::Limit(limit) => {
+    let (unit, requests) = match &rule.limit {
+        RuleLimit::Unlimited => ("UNKNOWN".to_owned(), 0),
+        RuleLimit::Limit(limit) => {
             let first = limit.tiers[0];
             let unit = Unit::of_window(first.window).map_or("unknown", Unit::name);
             (unit.to_uppercase(), first.requests)
@@ -29,7 +29,7 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     };
     write!(out, "{}: unit={unit} requests_per_unit={requests}", one_line(&key))?;
     write!(out, ", shadow_mode: {}, quota_mode: {}", rule.shadow_mode, rule.quota_mode)?;
-    if let Policy::Limit(limit) = &rule.policy {
+    if let RuleLimit::Limit(limit) = &rule.limit {
         if !is_plain(limit) {
             let tiers: Vec<_> = limit.tiers.iter().map(|tier| tier_text(limit, tier)).collect();
             let name = limit.algorithm.name();

@@ -114,7 +114,7 @@ descriptors:
     assert!(found(&set, "").is_none(), "a descriptor without entries matches no rule");
     assert!(matches!(set.find("other", &entries("a=y")), Found::UnknownDomain));
     let free = found(&set, "free=1").expect("it is there");
-    assert_eq!(free.policy, Policy::Unlimited);
+    assert_eq!(free.limit, RuleLimit::Unlimited);
 }
 
 /// Among wildcards the first in the file wins, unless the value is the text of another one.

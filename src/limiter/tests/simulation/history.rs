@@ -190,5 +190,5 @@ fn described(variant: usize, counter: &rules::Counter) -> String {
     let crate::rules::Found::Rule(rule) = rules.find(counter.domain(), &entries) else {
         return name;
     };
-    format!("{name} {:?} {:?} {:?}", counter.domain(), rule.mode, rule.policy)
+    format!("{name} {:?} {:?} {:?}", counter.domain(), rule.mode, rule.limit)
 }

@@ -10,7 +10,7 @@ use super::rules::{self, Counter, Windows};
 use super::schedule::{Schedule, What};
 use crate::descriptor::Entry;
 use crate::key::CounterKey;
-use crate::rules::{Found, Policy};
+use crate::rules::{Found, RuleLimit};
 use crate::testing::network::Conditions;
 use crate::testing::simulated_store::LostCall;
 
@@ -196,6 +196,6 @@ pub(super) fn rule(counter: &Counter, variant: usize) -> (Limit, Mode) {
     let name = counter.name();
     let entries = [Entry { key: &name, value: "" }];
     let Found::Rule(rule) = rules.find(counter.domain(), &entries) else { panic!("a rule") };
-    let Policy::Limit(limit) = &rule.policy else { panic!("a limit") };
+    let RuleLimit::Limit(limit) = &rule.limit else { panic!("a limit") };
     (limit.clone(), rule.mode)
 }

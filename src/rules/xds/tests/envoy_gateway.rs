@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::descriptor::Entry;
-use crate::rules::{Found, Policy};
+use crate::rules::{Found, RuleLimit};
 
 /// One limit per line: domain, route, the chain below the route, limit. `ROUTE` in a chain is the
 /// route itself. A key without a value accepts any value.
@@ -82,9 +82,9 @@ fn limit_of<'c>(set: &RuleSet, domain: &str, chain: &'c [(String, String)]) -> O
     };
     let entries: Vec<Entry<'c>> = chain.iter().map(entry).collect();
     match set.find(domain, &entries) {
-        Found::Rule(rule) => match &rule.policy {
-            Policy::Limit(limit) => Some((limit.tiers[0].requests, limit.tiers[0].window.0)),
-            Policy::Unlimited => None,
+        Found::Rule(rule) => match &rule.limit {
+            RuleLimit::Limit(limit) => Some((limit.tiers[0].requests, limit.tiers[0].window.0)),
+            RuleLimit::Unlimited => None,
         },
         _ => None,
     }

@@ -61,7 +61,7 @@ fn rules_of(set: &RuleSet) -> Vec<String> {
             rule.domain,
             rule.selector(),
             rule.id,
-            rule.policy,
+            rule.limit,
             rule.name,
             rule.shadow_mode,
             rule.quota_mode,
