@@ -41,7 +41,7 @@ pub enum StoreError {
         "the calls that wait for the store hold too much memory; raise grpc.max_client_memory, or \
          find the client that sends them"
     )]
-    NoRoom,
+    ClientMemoryFull,
 }
 
 impl StoreError {
@@ -55,7 +55,7 @@ impl StoreError {
         StoreError::ConnectionLost,
         StoreError::ErrorReply,
         StoreError::InvalidReply,
-        StoreError::NoRoom,
+        StoreError::ClientMemoryFull,
     ];
 
     /// Whether the step may have been applied, or may still be applied later. If false, it was not
@@ -66,7 +66,7 @@ impl StoreError {
             StoreError::Timeout
                 | StoreError::ConnectionLost
                 | StoreError::InvalidReply
-                | StoreError::NoRoom
+                | StoreError::ClientMemoryFull
         )
     }
 
@@ -81,7 +81,7 @@ impl StoreError {
             StoreError::ConnectionLost => "connection_lost",
             StoreError::ErrorReply => "error_reply",
             StoreError::InvalidReply => "invalid_reply",
-            StoreError::NoRoom => "no_room",
+            StoreError::ClientMemoryFull => "client_memory_full",
         }
     }
 }

@@ -28,9 +28,9 @@ pub(super) struct PendingDescriptor<'r> {
     /// A guard that is armed before the store is queried, so that a dropped call gives back what it
     /// may have taken.
     rollback: Option<RollbackGuard>,
-    /// The counter's decision. [`StoreError::NoRoom`] if the request had to be decided before the
-    /// store returned it.
-    result: Result<Decision, StoreError>,
+    /// The counter's decision. `None` until it is queried, and if the request had to be decided
+    /// before the store returned it.
+    result: Option<Result<Decision, StoreError>>,
     /// Whether the shared store returned an outcome to the query.
     by_store: bool,
 }
@@ -42,7 +42,7 @@ impl<'r> PendingDescriptor<'r> {
         resolved: ResolvedDescriptor<'r>,
         local_now: Micros,
     ) -> PendingDescriptor<'r> {
-        let (store_now, result) = (Ok(local_now), Err(StoreError::NoRoom));
+        let (store_now, result) = (Ok(local_now), None);
         let (lease, rollback, by_store) = (None, None, false);
         PendingDescriptor { resolved, local_now, store_now, lease, rollback, result, by_store }
     }
@@ -51,7 +51,7 @@ impl<'r> PendingDescriptor<'r> {
     #[inline]
     pub(super) fn query_memory(&mut self, store: &MemoryStore) {
         if let Some(check) = self.check(None) {
-            self.result = check.in_memory(store);
+            self.result = Some(check.in_memory(store));
         }
     }
 
@@ -73,7 +73,7 @@ impl<'r> PendingDescriptor<'r> {
                 let result = observed.await;
                 (result, by_store)
             };
-            (self.result, self.by_store) = (result, by_store);
+            (self.result, self.by_store) = (Some(result), by_store);
         }
     }
 
@@ -135,7 +135,7 @@ impl<S: Store> Limiter<S> {
     ) -> DecidedDescriptor<'q> {
         let reason = match (&pending.resolved, &pending.result) {
             (ResolvedDescriptor::Uncounted { reason, .. }, _) => *reason,
-            (ResolvedDescriptor::Counter(query), Ok(decision)) => {
+            (ResolvedDescriptor::Counter(query), Some(Ok(decision))) => {
                 if let Some(guard) = pending.rollback.take_if(|_| !decision.allowed) {
                     guard.disarm();
                 }
@@ -147,7 +147,11 @@ impl<S: Store> Limiter<S> {
                 let by_store = pending.by_store;
                 DecisionReason::Counted { rule, hits, decision: *decision, shadow, by_store }
             }
-            (ResolvedDescriptor::Counter(_), Err(error)) => self.fall_back(*error, pending),
+            (ResolvedDescriptor::Counter(_), Some(Err(error))) => self.fall_back(*error, pending),
+            // The request had to be decided, because the memory of clients is full.
+            (ResolvedDescriptor::Counter(_), None) => {
+                self.fall_back(StoreError::ClientMemoryFull, pending)
+            }
         };
         let rollback = pending.rollback.take();
         DecidedDescriptor { resolved: &pending.resolved, reason, rollback }

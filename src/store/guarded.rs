@@ -280,7 +280,7 @@ fn call_result(error: Option<&StoreError>) -> CallResult {
             StoreError::MemoryFull
             | StoreError::BreakerOpen
             | StoreError::Busy
-            | StoreError::NoRoom,
+            | StoreError::ClientMemoryFull,
         ) => CallResult::Abandoned,
     }
 }

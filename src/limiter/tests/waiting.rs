@@ -102,7 +102,7 @@ fn a_request_that_must_decide_gets_the_fallback() {
         for (status, code) in verdict.statuses.iter().zip(codes) {
             assert_eq!(status.code, code, "{keys:?}");
             let DecisionReason::Fallback { error, .. } = status.reason else { panic!("{keys:?}") };
-            assert_eq!(error, StoreError::NoRoom);
+            assert_eq!(error, StoreError::ClientMemoryFull);
         }
     }
 }
