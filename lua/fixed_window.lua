@@ -8,7 +8,7 @@ local TIER, STATE, COSTS, SPARE = 3, 2, 0, 0
 local VALUE_SIZE = 9 + 7 * STATE -- one tier, without reservations
 local HITS_MAX = 2 ^ 53 - 1
 -- The limit for hits that another instance already allowed: see src/step/fixed_window.rs.
-local UNLIMITED = 2 ^ 53
+local ALREADY_ADMITTED = 2 ^ 53
 
 -- The fast path: see `run_one` in fast_path.lua.
 local function take_one(argument, raw)
@@ -53,7 +53,8 @@ local function states()
   end
 
   local function charge(t, s, hits)
-    if T[t + 3] == UNLIMITED and S[s + 2] > T[t + 1] then return false end -- the window of these hits is over
+    -- The window of these hits is over.
+    if T[t + 3] == ALREADY_ADMITTED and S[s + 2] > T[t + 1] then return false end
     local more = min(hits, HITS_MAX - S[s + 1])
     S[s + 1] = S[s + 1] + more
     return more > 0

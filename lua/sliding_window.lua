@@ -10,7 +10,7 @@ local TIER, STATE, COSTS, SPARE = 4, 3, 0, 0
 local VALUE_SIZE = 9 + 7 * STATE -- one tier, without reservations
 local COUNT_MAX = 2 ^ 52 - 1
 -- The limit for hits that another instance already allowed: see src/step/sliding_window.rs.
-local UNLIMITED = 2 ^ 52
+local ALREADY_ADMITTED = 2 ^ 52
 local HALF = 2 ^ 24
 
 -- a * x >= b * y, exact although the products have up to 100 bits: see src/step/sliding_window.rs.
@@ -74,7 +74,7 @@ local function states()
   end
 
   local function charge(t, s, hits)
-    if T[t + 4] == UNLIMITED and S[s + 3] > T[t + 1] then
+    if T[t + 4] == ALREADY_ADMITTED and S[s + 3] > T[t + 1] then
       if S[s + 3] > T[t + 1] + T[t + 2] then return false end -- neither window has these hits
       local before = min(hits, COUNT_MAX - S[s + 2])
       S[s + 2] = S[s + 2] + before

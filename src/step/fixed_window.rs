@@ -27,7 +27,7 @@ pub struct FixedWindow {
 impl FixedWindowTier {
     /// The value of `max` for hits that another instance already allowed. They are counted without
     /// a limit, in the window of the step's instant only.
-    pub const UNLIMITED: u64 = INTEGER_END;
+    pub const ALREADY_ADMITTED: u64 = INTEGER_END;
 }
 
 impl TierParams for FixedWindowTier {
@@ -47,7 +47,7 @@ impl TierParams for FixedWindowTier {
     }
 
     fn charge(&self, state: FixedWindow, hits: u64) -> FixedWindow {
-        if self.max == FixedWindowTier::UNLIMITED && state.start > self.start {
+        if self.max == FixedWindowTier::ALREADY_ADMITTED && state.start > self.start {
             return state; // the window of these hits is over
         }
         FixedWindow { count: state.count + hits.min(INTEGER_END - 1 - state.count), ..state }

@@ -35,7 +35,7 @@ pub struct SlidingWindow {
 impl SlidingWindowTier {
     /// The value of `max` for hits that another instance already allowed. They are counted without
     /// a limit, in the window of the step's instant, if that is the current or the previous one.
-    pub const UNLIMITED: u64 = SLIDING_COUNT_END;
+    pub const ALREADY_ADMITTED: u64 = SLIDING_COUNT_END;
 }
 
 impl TierParams for SlidingWindowTier {
@@ -59,7 +59,7 @@ impl TierParams for SlidingWindowTier {
     }
 
     fn charge(&self, state: SlidingWindow, hits: u64) -> SlidingWindow {
-        if self.max == SlidingWindowTier::UNLIMITED && state.start > self.start {
+        if self.max == SlidingWindowTier::ALREADY_ADMITTED && state.start > self.start {
             if state.start > self.start.saturating_add(self.window) {
                 return state; // neither window has these hits
             }

@@ -95,8 +95,8 @@ pub(super) fn add_delta(
         StepParams::SlidingWindow(tiers) => {
             let kept = tiers.iter().enumerate().map(|(i, tier)| SlidingWindow {
                 start: tier.start,
-                current: count(i, CURRENT, SlidingWindowTier::UNLIMITED),
-                previous: count(i, PREVIOUS, SlidingWindowTier::UNLIMITED),
+                current: count(i, CURRENT, SlidingWindowTier::ALREADY_ADMITTED),
+                previous: count(i, PREVIOUS, SlidingWindowTier::ALREADY_ADMITTED),
             });
             Some(State::SlidingWindow(TierStates::from_slice(&kept.collect::<Vec<_>>())))
         }
@@ -181,7 +181,7 @@ fn fixed_tier(tier: FixedWindowTier, cell: Option<usize>) -> FixedWindowTier {
         Some(_) => (tier.start, tier.end),
         None => (Micros::ZERO, tier.end.saturating_sub(tier.start)),
     };
-    FixedWindowTier { start, end, max: FixedWindowTier::UNLIMITED }
+    FixedWindowTier { start, end, max: FixedWindowTier::ALREADY_ADMITTED }
 }
 
 /// The tier of a sliding window, set to the window of the cell. Without a cell the step does not
@@ -192,7 +192,7 @@ fn sliding_tier(tier: SlidingWindowTier, cell: Option<usize>) -> SlidingWindowTi
         Some(_) => tier.start.saturating_sub(tier.window),
         None => Micros::ZERO,
     };
-    SlidingWindowTier { start, rest: tier.window, max: SlidingWindowTier::UNLIMITED, ..tier }
+    SlidingWindowTier { start, rest: tier.window, max: SlidingWindowTier::ALREADY_ADMITTED, ..tier }
 }
 
 /// Hits by which `state` is over its limit.

@@ -207,8 +207,8 @@ fn letter(step: &Step) -> u8 {
 /// Appends each number in seven bytes, big-endian: `I7` in the scripts.
 fn push_numbers(body: &mut SmallVec<[u8; BODY]>, numbers: &[u64]) {
     for &number in numbers {
-        // Steps stay below INTEGER_END, except the limit UNLIMITED, which equals it. The clamp
-        // keeps any other number exact in a double.
+        // Steps stay below INTEGER_END, except the limit ALREADY_ADMITTED, which equals it. The
+        // clamp keeps any other number exact in a double.
         body.extend_from_slice(&number.min(INTEGER_END).to_be_bytes()[1..]);
     }
 }

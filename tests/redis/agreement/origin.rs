@@ -113,13 +113,13 @@ fn passed_elsewhere(step: &mut Step, mut windows: u64) {
                 let window = tier.end.saturating_sub(tier.start);
                 let start = begun(tier.start, window);
                 let end = start.saturating_add(window);
-                *tier = FixedWindowTier { start, end, max: FixedWindowTier::UNLIMITED };
+                *tier = FixedWindowTier { start, end, max: FixedWindowTier::ALREADY_ADMITTED };
             }
         }
         StepParams::SlidingWindow(tiers) => {
             for tier in tiers {
                 let start = begun(tier.start, tier.window);
-                *tier = SlidingWindowTier { start, max: SlidingWindowTier::UNLIMITED, ..*tier };
+                *tier = SlidingWindowTier { start, max: SlidingWindowTier::ALREADY_ADMITTED, ..*tier };
             }
         }
         StepParams::Gcra(tiers) => {
