@@ -15,7 +15,7 @@ use weir::key::CounterKey;
 use weir::limit::{Algorithm, Limit, Tier};
 use weir::settings::{RedisSettings, RedisUrl};
 use weir::store::redis::NodeSnapshot;
-use weir::store::{NodeId, RedisStore, Store};
+use weir::store::{NodeId, RedisStore, SharedStore};
 use weir::time::{Clock, Micros, SystemClock};
 
 #[allow(dead_code, unused_imports, reason = "the tests use the rest")]

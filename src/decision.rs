@@ -86,7 +86,7 @@ pub enum DecisionReason {
         /// The rule is in shadow mode: a denial passes as OK.
         shadow: bool,
         /// The shared store decided for this request. False if the decision came from memory.
-        by_store: bool,
+        by_shared_store: bool,
     },
     /// The counter could not be queried, and the fallback decided.
     Fallback {

@@ -28,7 +28,7 @@ use crate::limit::{Algorithm, Mode, OnError};
 use crate::modes::Modes;
 use crate::rules::{DeniedRequests, RuleSet};
 use crate::settings::ResponseSettings;
-use crate::store::{GuardedStore, MemoryStore, RedisStore, Store};
+use crate::store::{GuardedStore, MemoryStore, RedisStore, SharedStore};
 use crate::time::{Micros, SystemClock};
 
 mod backend;
@@ -71,7 +71,7 @@ pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
 /// The pending descriptors of one request. Most requests have one.
 type Pending<'r> = SmallVec<[PendingDescriptor<'r>; 1]>;
 
-impl<S: Store> Limiter<S> {
+impl<S: SharedStore> Limiter<S> {
     /// A limiter over `backend`. Counter keys are hashed with `seed`.
     pub fn new(backend: Backend<S>, seed: KeySeed, config: ResponseSettings) -> Limiter<S> {
         let backend = Arc::new(backend);

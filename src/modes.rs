@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Each mode decides from local state if possible, and otherwise calls the next stage. The over-limit
-//! cache implements [`Store`], so a mode works with and without it.
+//! cache implements [`SharedStore`], so a mode works with and without it.
 //! `docs/modes.md` has the guarantee of each mode.
 
 use std::future::Future;
@@ -23,7 +23,7 @@ use crate::decision::Decision;
 use crate::key::CounterKey;
 use crate::limit::{Limit, Mode};
 use crate::step::{self, Lease, Step};
-use crate::store::{Store, StoreError};
+use crate::store::{SharedStore, StoreError};
 use crate::time::{Clock, Micros};
 
 mod exact;
@@ -81,7 +81,7 @@ pub struct Modes<S> {
     caches_denials: bool,
 }
 
-impl<S: Store> Modes<S> {
+impl<S: SharedStore> Modes<S> {
     /// The modes over `store`, which several instances share.
     pub fn new(store: S) -> Modes<S> {
         Modes::build(store, true, OverLimitCache::new(), leased::SHARDS)

@@ -28,7 +28,7 @@ pub use redis::RedisStore;
 ///
 /// [`MemoryStore`] has the same contract but never waits. When it is full, it also evicts counters
 /// that are below their limit (see [`StoreError::MemoryFull`]).
-pub trait Store: Send + Sync + 'static {
+pub trait SharedStore: Send + Sync + 'static {
     /// The instant for a step on `key`, by the store's clock, at `local` by the local clock. All
     /// instances use the store's clock.
     ///
@@ -57,7 +57,7 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// The errors of [`apply_within`](Store::apply_within).
+    /// The errors of [`apply_within`](SharedStore::apply_within).
     fn apply(
         &self,
         key: &CounterKey,
@@ -91,7 +91,7 @@ fn detach(call: impl Future<Output = ()> + Send + 'static) {
 }
 
 /// A store whose counters are on nodes, one or several. Nodes fail independently.
-pub trait NodeAware: Store {
+pub trait NodeAware: SharedStore {
     /// The node that has the counter `key`.
     fn node(&self, key: &CounterKey) -> NodeId;
 

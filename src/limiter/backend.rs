@@ -4,7 +4,7 @@ use crate::key::CounterKey;
 use crate::limit::Mode;
 use crate::modes::Modes;
 use crate::step::{Outcome, Step};
-use crate::store::{GuardedStore, MemoryStore, RedisStore, Store, StoreError};
+use crate::store::{GuardedStore, MemoryStore, RedisStore, SharedStore, StoreError};
 use crate::time::{Micros, SystemClock};
 
 /// The counters of a limiter.
@@ -33,7 +33,7 @@ impl<S> Backend<S> {
     }
 }
 
-impl<S: Store> Backend<S> {
+impl<S: SharedStore> Backend<S> {
     /// The shared store behind the consistency modes; `None` if the counters are in memory.
     pub fn shared_store(&self) -> Option<&S> {
         self.modes().map(Modes::store)

@@ -9,7 +9,7 @@ use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeySeed};
 use crate::limit::Limit;
 use crate::rules::{Found, Rule, RuleLimit, RuleSet};
-use crate::store::{Store, StoreError};
+use crate::store::{SharedStore, StoreError};
 use crate::time::Micros;
 
 use super::{Limiter, LocalCounters, resolve};
@@ -63,7 +63,7 @@ pub fn find_counter<'r>(
     }
 }
 
-impl<S: Store> Limiter<S> {
+impl<S: SharedStore> Limiter<S> {
     /// The counter of a descriptor with these entries. A `lease` entry is not part of the counter.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::decision::{Decision, DecisionReason};
 use crate::limit::Mode;
 use crate::modes::{CounterCheck, Modes};
 use crate::step::Lease;
-use crate::store::{MemoryStore, Store, StoreError, call_trace};
+use crate::store::{MemoryStore, SharedStore, StoreError, call_trace};
 use crate::time::Micros;
 
 /// One descriptor between its resolution and its decision.
@@ -32,7 +32,7 @@ pub(super) struct PendingDescriptor<'r> {
     /// before the store returned it.
     result: Option<Result<Decision, StoreError>>,
     /// Whether the shared store returned an outcome to the query.
-    by_store: bool,
+    by_shared_store: bool,
 }
 
 impl<'r> PendingDescriptor<'r> {
@@ -43,8 +43,8 @@ impl<'r> PendingDescriptor<'r> {
         local_now: Micros,
     ) -> PendingDescriptor<'r> {
         let (store_now, result) = (Ok(local_now), None);
-        let (lease, rollback, by_store) = (None, None, false);
-        PendingDescriptor { resolved, local_now, store_now, lease, rollback, result, by_store }
+        let (lease, rollback, by_shared_store) = (None, None, false);
+        PendingDescriptor { resolved, local_now, store_now, lease, rollback, result, by_shared_store }
     }
 
     /// Queries the counter in memory.
@@ -56,24 +56,24 @@ impl<'r> PendingDescriptor<'r> {
     }
 
     /// Queries the counter in the rule's mode. Waits at most `timeout`.
-    pub(super) async fn query_redis<S: Store>(
+    pub(super) async fn query_redis<S: SharedStore>(
         &mut self,
         modes: &Modes<S>,
         timeout: Option<Duration>,
     ) {
         if let Some(check) = self.check(timeout) {
-            let (result, by_store) = {
+            let (result, by_shared_store) = {
                 let mut call = pin!(modes.check(&check));
-                let mut by_store = false;
+                let mut by_shared_store = false;
                 let observed = poll_fn(|context| {
                     let (polled, answered) = call_trace::observe(|| call.as_mut().poll(context));
-                    by_store |= answered;
+                    by_shared_store |= answered;
                     polled
                 });
                 let result = observed.await;
-                (result, by_store)
+                (result, by_shared_store)
             };
-            (self.result, self.by_store) = (Some(result), by_store);
+            (self.result, self.by_shared_store) = (Some(result), by_shared_store);
         }
     }
 
@@ -94,7 +94,7 @@ impl<'r> PendingDescriptor<'r> {
     }
 }
 
-impl<S: Store> Limiter<S> {
+impl<S: SharedStore> Limiter<S> {
     /// Sets the instant and the lease of a query.
     #[inline]
     pub(super) fn prepare(&self, pending: &mut PendingDescriptor<'_>) {
@@ -144,8 +144,8 @@ impl<S: Store> Limiter<S> {
                 let hits = if settles { query.hits.min(0) } else { query.hits };
                 let rule = query.rule.map(|rule| rule.index);
                 let shadow = query.rule.is_some_and(|rule| rule.shadow_mode);
-                let by_store = pending.by_store;
-                DecisionReason::Counted { rule, hits, decision: *decision, shadow, by_store }
+                let by_shared_store = pending.by_shared_store;
+                DecisionReason::Counted { rule, hits, decision: *decision, shadow, by_shared_store }
             }
             (ResolvedDescriptor::Counter(_), Some(Err(error))) => self.fall_back(*error, pending),
             // The request had to be decided, because the memory of clients is full.

@@ -11,7 +11,7 @@ use crate::key::CounterKey;
 use crate::lease_rollback::RollbackAction;
 use crate::limit::{Limit, Mode};
 use crate::step::{Lease, LeaseId, Step};
-use crate::store::{MemoryStore, Store};
+use crate::store::{MemoryStore, SharedStore};
 use crate::time::Micros;
 
 /// The store that has the counter of a lease: the backend, or the local counters of the fallback.
@@ -20,7 +20,7 @@ pub(super) trait LeaseStore: Send + Sync + 'static {
     fn roll_back(&self, key: &CounterKey, step: Step);
 }
 
-impl<S: Store> LeaseStore for Backend<S> {
+impl<S: SharedStore> LeaseStore for Backend<S> {
     fn roll_back(&self, key: &CounterKey, step: Step) {
         self.apply_detached(key, Mode::Exact, step);
     }

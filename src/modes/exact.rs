@@ -7,7 +7,7 @@ use crate::algorithm;
 use crate::decision::Decision;
 use crate::key::CounterKey;
 use crate::step::Step;
-use crate::store::{MemoryStore, Store, StoreError};
+use crate::store::{MemoryStore, SharedStore, StoreError};
 use crate::time::Micros;
 
 /// The mode of exact rules: plans a step, applies it in the store, and interprets the outcome.
@@ -36,7 +36,7 @@ impl CounterCheck<'_> {
     }
 }
 
-impl<S: Store> ExactMode<S> {
+impl<S: SharedStore> ExactMode<S> {
     /// The mode over `store`.
     pub(super) fn new(store: Arc<S>) -> ExactMode<S> {
         ExactMode { store }

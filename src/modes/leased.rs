@@ -21,7 +21,7 @@ use crate::algorithm;
 use crate::decision::Decision;
 use crate::key::CounterKey;
 use crate::step::Step;
-use crate::store::{self, Store, StoreError};
+use crate::store::{self, SharedStore, StoreError};
 use crate::time::Micros;
 
 mod credit_pool;
@@ -93,7 +93,7 @@ enum LocalResult {
     Direct(i64),
 }
 
-impl<S: Store> LeasedMode<S> {
+impl<S: SharedStore> LeasedMode<S> {
     /// The mode over `store`, with this number of shards.
     pub(super) fn with_shards(store: Arc<S>, shards: usize) -> LeasedMode<S> {
         let shard = || Mutex::new(PoolShard::new());
@@ -129,7 +129,7 @@ impl<S> LeasedMode<S> {
     }
 }
 
-impl<S: Store> LeasedMode<S> {
+impl<S: SharedStore> LeasedMode<S> {
     pub(super) async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
         match self.inner.decide(check) {
             LocalResult::Decided(result) => result,
@@ -216,7 +216,7 @@ impl<S> Pools<S> {
     }
 }
 
-impl<S: Store> Pools<S> {
+impl<S: SharedStore> Pools<S> {
     /// Decides from the counter's credit pool, if it has enough credits.
     fn decide(self: &Arc<Self>, check: &CounterCheck<'_>) -> LocalResult {
         if check.lease.is_some() || self.closed.load(Ordering::Relaxed) {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
-use crate::store::{Store, StoreError};
+use crate::store::{SharedStore, StoreError};
 use crate::time::{Deadline, Micros};
 
 mod cache;
@@ -53,7 +53,7 @@ impl<S> OverLimitStore<S> {
     }
 }
 
-impl<S: Store> OverLimitStore<S> {
+impl<S: SharedStore> OverLimitStore<S> {
     /// Applies a step that takes hits or peeks.
     async fn take(
         &self,
@@ -145,7 +145,7 @@ impl<S: Store> OverLimitStore<S> {
 
 /// A guard of a step that gives hits back, while its outcome is unknown. Dropping it armed
 /// suppresses cached denials of the counter, because the step may still arrive.
-struct SuppressOnDrop<'a, S: Store> {
+struct SuppressOnDrop<'a, S: SharedStore> {
     store: &'a S,
     set: &'a CacheSet,
     key: &'a CounterKey,
@@ -153,7 +153,7 @@ struct SuppressOnDrop<'a, S: Store> {
     armed: bool,
 }
 
-impl<S: Store> Drop for SuppressOnDrop<'_, S> {
+impl<S: SharedStore> Drop for SuppressOnDrop<'_, S> {
     fn drop(&mut self) {
         if self.armed
             && let Some((evicted, denied)) = self.set.suppress(self.key, self.now)
@@ -163,7 +163,7 @@ impl<S: Store> Drop for SuppressOnDrop<'_, S> {
     }
 }
 
-impl<S: Store> Store for OverLimitStore<S> {
+impl<S: SharedStore> SharedStore for OverLimitStore<S> {
     fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         self.store.now(key, local)
     }

@@ -27,7 +27,7 @@ use crate::decision::Decision;
 use crate::key::CounterKey;
 use crate::limit::Mode;
 use crate::step::{Outcome, Step};
-use crate::store::{self, Store, StoreError};
+use crate::store::{self, SharedStore, StoreError};
 use crate::time::{Deadline, Micros};
 
 mod delta;
@@ -158,7 +158,7 @@ fn interval(mode: Mode) -> Micros {
     }
 }
 
-impl<S: Store> SyncedMode<S> {
+impl<S: SharedStore> SyncedMode<S> {
     /// The decision of the replica, if the counter has one.
     fn decide(&self, check: &CounterCheck<'_>) -> Option<Decision> {
         let mut shard = self.shard(check.key);
@@ -259,7 +259,7 @@ impl<S: Store> SyncedMode<S> {
     }
 }
 
-impl<S: Store> SyncedMode<S> {
+impl<S: SharedStore> SyncedMode<S> {
     pub(super) async fn check(&self, check: &CounterCheck<'_>) -> Result<Decision, StoreError> {
         if let Some(decision) = self.decide(check) {
             return Ok(decision);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::call_trace::{self, StoreCall};
-use super::{NodeAware, NodeId, Store, StoreError};
+use super::{NodeAware, NodeId, SharedStore, StoreError};
 use crate::histogram::Histogram;
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
@@ -165,7 +165,7 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
     }
 }
 
-impl<S: NodeAware, C: Clock> Store for GuardedStore<S, C> {
+impl<S: NodeAware, C: Clock> SharedStore for GuardedStore<S, C> {
     fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         let now = self.shared.store.now(key, local);
         if let Err(error) = now {

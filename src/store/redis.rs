@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{NodeAware, NodeId, Store, StoreError, detach, with_timeout};
+use super::{NodeAware, NodeId, SharedStore, StoreError, detach, with_timeout};
 use crate::key::CounterKey;
 use crate::settings::RedisSettings;
 use crate::step::{Outcome, Step};
@@ -59,7 +59,7 @@ pub struct RedisStore {
 impl RedisStore {
     /// Starts to connect and returns at once. Calls fail while there is no connection; reconnecting
     /// never ends. Each of `workers` gets its share of the connections to a node, at least one.
-    /// `clock` reads the local instants that callers pass to [`Store::now`].
+    /// `clock` reads the local instants that callers pass to [`SharedStore::now`].
     ///
     /// # Errors
     /// A file of the settings that cannot be used, or a discovery thread that cannot be started.
@@ -127,7 +127,7 @@ impl NodeAware for RedisStore {
     }
 }
 
-impl Store for RedisStore {
+impl SharedStore for RedisStore {
     fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         let topology = self.router.topology();
         let node = topology.owner(hash_slot(key)).ok_or(StoreError::Unreachable)?;

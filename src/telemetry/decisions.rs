@@ -89,10 +89,10 @@ impl Decisions {
                         self.fallback_log.fell_back(period, fallbacks, error, now);
                     } else if period.period.is_open() {
                         let reason = status.reason;
-                        let by_store =
-                            matches!(reason, DecisionReason::Counted { by_store: true, .. });
-                        if by_store || counts_later(rule.mode) {
-                            let is_counted = || by_store || is_answering();
+                        let by_shared_store =
+                            matches!(reason, DecisionReason::Counted { by_shared_store: true, .. });
+                        if by_shared_store || counts_later(rule.mode) {
+                            let is_counted = || by_shared_store || is_answering();
                             self.fallback_log.decided(period, fallbacks, now, is_counted);
                         }
                     }

@@ -11,7 +11,7 @@ use tokio::sync::Semaphore;
 use super::lock;
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
-use crate::store::{MemoryStore, NodeAware, NodeId, Store, StoreError};
+use crate::store::{MemoryStore, NodeAware, NodeId, SharedStore, StoreError};
 use crate::time::Micros;
 
 /// The most counters.
@@ -146,7 +146,7 @@ impl NodeAware for FakeStore {
     }
 }
 
-impl Store for FakeStore {
+impl SharedStore for FakeStore {
     fn now(&self, _: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         let reachable = self.reachable.load(Ordering::Relaxed);
         if reachable { Ok(local) } else { Err(StoreError::Unreachable) }

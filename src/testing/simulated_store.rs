@@ -9,7 +9,7 @@ use super::network::{Delivery, LocalClock, Network, RoundTrip, delay};
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
 use crate::store::redis::rtt_samples::{RttSample, RttSamples};
-use crate::store::{NodeAware, NodeId, Store, StoreError};
+use crate::store::{NodeAware, NodeId, SharedStore, StoreError};
 use crate::time::{Clock, ClockOffset, Micros};
 
 /// The store of one instance, beneath its breaker and timeouts.
@@ -120,7 +120,7 @@ impl SimulatedStore {
     }
 }
 
-impl Store for SimulatedStore {
+impl SharedStore for SimulatedStore {
     fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         let node = self.network.node_of(key);
         if self.network.is_down(node) {

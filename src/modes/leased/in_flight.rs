@@ -7,17 +7,17 @@ use super::Pools;
 use super::operation::{Operation, OperationKind};
 use crate::key::CounterKey;
 use crate::step::Outcome;
-use crate::store::{Store, StoreError};
+use crate::store::{SharedStore, StoreError};
 
 /// An operation that was sent to the store. If it is dropped without an outcome, it completes as
 /// lost.
-pub(super) struct InFlight<S: Store> {
+pub(super) struct InFlight<S: SharedStore> {
     pub(super) inner: Arc<Pools<S>>,
     pub(super) key: CounterKey,
     pub(super) operation: Option<Operation>,
 }
 
-impl<S: Store> InFlight<S> {
+impl<S: SharedStore> InFlight<S> {
     /// The operation in flight on the counter `key`.
     pub(super) fn new(inner: Arc<Pools<S>>, key: CounterKey, operation: Operation) -> InFlight<S> {
         inner.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl<S: Store> InFlight<S> {
     }
 }
 
-impl<S: Store> Drop for InFlight<S> {
+impl<S: SharedStore> Drop for InFlight<S> {
     fn drop(&mut self) {
         // The runtime is shutting down. Waiting requests have ended, or run on another runtime.
         while self.operation.is_some() {

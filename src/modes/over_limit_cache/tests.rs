@@ -36,7 +36,7 @@ fn check_memory(store: &MemoryStore, key: &CounterKey, limit: &Limit, step: &Ste
     algorithm::report(limit, step, &outcome)
 }
 
-fn check(store: &impl Store, key: &CounterKey, limit: &Limit, step: &Step) -> Decision {
+fn check(store: &impl SharedStore, key: &CounterKey, limit: &Limit, step: &Step) -> Decision {
     let outcome = store.apply(key, step).now_or_never().expect("memory answers at once");
     algorithm::report(limit, step, &outcome.expect("there is room"))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::key::CounterKey;
 use crate::step::{Outcome, Step};
-use crate::store::{GuardedStore, Store, StoreError};
+use crate::store::{GuardedStore, SharedStore, StoreError};
 use crate::testing::lock;
 use crate::testing::network::LocalClock;
 use crate::testing::simulated_store::{LostCall, SimulatedStore};
@@ -115,7 +115,7 @@ impl Call {
     }
 }
 
-impl Store for RecordingStore {
+impl SharedStore for RecordingStore {
     fn now(&self, key: &CounterKey, local: Micros) -> Result<Micros, StoreError> {
         self.store.now(key, local).inspect_err(|error| self.begin(key, None).end(Some(*error)))
     }

@@ -8,7 +8,7 @@ use crate::key::CounterKey;
 use crate::limit::{Limit, Mode};
 use crate::modes::CounterCheck;
 use crate::modes::leased::{LeasedMode, SHARDS};
-use crate::store::{Store, StoreError};
+use crate::store::{SharedStore, StoreError};
 use crate::testing::network::{Conditions, LocalClock, Network};
 use crate::testing::simulated_store::SimulatedStore;
 use crate::time::{Clock, Micros};
