@@ -269,7 +269,7 @@ fn recorder(
     let (traces, exporter) = started.transpose()?.unzip();
     let mut decisions = Decisions::new(budget, TopDenied::new(settings.metrics.top_values));
     if settings.metrics.envoy_ratelimit_names {
-        decisions = decisions.with_request_series();
+        decisions = decisions.with_client_named_series();
     }
     let recorder = RequestRecorder { decisions, requests: Requests::default(), traces };
     Ok((Arc::new(recorder), exporter))

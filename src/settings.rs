@@ -26,7 +26,7 @@ mod envoy_ratelimit_env;
 mod format;
 #[cfg(feature = "fuzz")]
 mod fuzz_harness;
-mod otel;
+mod otel_env;
 mod otlp;
 mod problem;
 mod reader;

@@ -3,6 +3,7 @@
 //! A registry counts one subject in atomics. Its function `expose` writes its metrics onto an
 //! [`Exposition`].
 
+mod client_named_series;
 mod decisions;
 mod envoy_ratelimit;
 mod exposition;
@@ -11,7 +12,6 @@ mod otlp;
 mod outcomes;
 mod process;
 mod reloads;
-mod request_series;
 mod requests;
 mod resource;
 mod rule_metrics;

@@ -11,7 +11,7 @@ use super::problem::{Problem, Problems};
 use super::reader::WrittenText;
 use super::section::Setting;
 use super::source_values::{SourceValue, SourceValues, list};
-use super::{Settings, envoy_ratelimit_env, otel};
+use super::{Settings, envoy_ratelimit_env, otel_env};
 use crate::bounded_file;
 use crate::escape::one_line;
 use crate::spelling;
@@ -117,7 +117,7 @@ impl Default for SourceTexts {
 impl SourceTexts {
     fn add_other_programs(&mut self, env: &[(String, String)]) {
         let mut texts = SourceValues::default();
-        let values = envoy_ratelimit_env::translate(env).into_iter().chain(otel::translate(env));
+        let values = envoy_ratelimit_env::translate(env).into_iter().chain(otel_env::translate(env));
         let last: BTreeMap<String, SourceValue> =
             values.map(|value| (value.path.clone(), value)).collect();
         for (path, value) in last {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::exposition::Exposition;
 use super::fallback_log::FallbackLog;
 use super::outcomes::{DecisionOutcome, OutcomeMetrics, OutcomeSnapshot, add};
-use super::request_series::RequestSeries;
+use super::client_named_series::ClientNamedSeries;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::top::TopDenied;
 use crate::decision::{DecisionReason, Verdict};
@@ -25,7 +25,7 @@ pub struct Decisions {
     budget: Arc<SeriesBudget>,
     unmatched: Sharded<UnmatchedMetrics>,
     /// Series for the metrics of envoyproxy/ratelimit, if these are on.
-    request_series: Option<RequestSeries>,
+    client_named_series: Option<ClientNamedSeries>,
     fallback_log: FallbackLog,
     /// The counters denied most.
     pub top: TopDenied,
@@ -48,7 +48,7 @@ impl Decisions {
         Decisions {
             budget,
             unmatched: Sharded::default(),
-            request_series: None,
+            client_named_series: None,
             fallback_log: FallbackLog::default(),
             top,
         }
@@ -56,9 +56,9 @@ impl Decisions {
 
     /// Adds the series of the metrics of envoyproxy/ratelimit whose names come from requests, at most
     /// `metrics.max_series` of each kind.
-    pub fn with_request_series(self) -> Decisions {
-        let request_series = Some(RequestSeries::new(self.budget.max));
-        Decisions { request_series, ..self }
+    pub fn with_client_named_series(self) -> Decisions {
+        let client_named_series = Some(ClientNamedSeries::new(self.budget.max));
+        Decisions { client_named_series, ..self }
     }
 
     /// Counts one verdict of `rules`, decided at `now`, in the series `rule_metrics` of these rules.
@@ -101,13 +101,13 @@ impl Decisions {
                 DecisionReason::Counted { rule: None, .. }
                 | DecisionReason::Fallback { rule: None, .. } => {
                     self.unmatched.local().overrides.record(status);
-                    if let Some(series) = &self.request_series {
+                    if let Some(series) = &self.client_named_series {
                         series.count_override(request.domain, descriptor.entries, status);
                     }
                 }
                 DecisionReason::UnknownDomain => {
                     add(&self.unmatched.local().unknown_domain, 1);
-                    if let Some(series) = &self.request_series {
+                    if let Some(series) = &self.client_named_series {
                         series.count_unknown_domain(request.domain);
                     }
                 }
@@ -196,8 +196,8 @@ impl Decisions {
     }
 
     /// The series whose names come from requests, if they are on.
-    pub(super) fn request_series(&self) -> Option<&RequestSeries> {
-        self.request_series.as_ref()
+    pub(super) fn client_named_series(&self) -> Option<&ClientNamedSeries> {
+        self.client_named_series.as_ref()
     }
 
     /// Decisions on limits that the request carried.

@@ -57,7 +57,7 @@ pub fn expose(
 
 /// One counter per unknown domain. Its name has the domain, as in envoyproxy/ratelimit.
 fn unknown_domains(decisions: &Decisions, page: &mut Exposition) {
-    let series = decisions.request_series().into_iter();
+    let series = decisions.client_named_series().into_iter();
     for (domain, descriptors) in series.flat_map(|series| series.unknown_domains()) {
         let name = format!("ratelimit_service_rate_limit_{domain}_domain_not_found");
         page.counter(name, "Descriptors of a domain that no file defines.").single(descriptors);
@@ -85,7 +85,7 @@ fn hits(decisions: &Decisions, rule_metrics: &RuleMetrics, page: &mut Exposition
             add(&format!("{domain}.{stat_key}"), snapshot.envoy_ratelimit);
         }
     }
-    for (dotted, snapshot) in decisions.request_series().iter().flat_map(|one| one.overrides()) {
+    for (dotted, snapshot) in decisions.client_named_series().iter().flat_map(|one| one.overrides()) {
         add(&dotted, snapshot);
     }
     type HitsField = fn(&EnvoyRatelimitSnapshot) -> u64;

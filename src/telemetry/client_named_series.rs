@@ -19,7 +19,7 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// The series of both kinds, at most `max` of each.
 #[derive(Debug)]
-pub(super) struct RequestSeries {
+pub(super) struct ClientNamedSeries {
     /// Descriptors by unknown domain. Names have only characters of metric names.
     unknown_domains: BoundedSeries<AtomicU64>,
     /// Decisions on limits from requests, by domain and stat key, joined by a dot.
@@ -33,9 +33,9 @@ struct BoundedSeries<T> {
     series: RwLock<HashMap<Box<str>, T>>,
 }
 
-impl RequestSeries {
-    pub(super) fn new(max: usize) -> RequestSeries {
-        RequestSeries {
+impl ClientNamedSeries {
+    pub(super) fn new(max: usize) -> ClientNamedSeries {
+        ClientNamedSeries {
             unknown_domains: BoundedSeries::new(max),
             overrides: BoundedSeries::new(max),
         }
@@ -117,15 +117,15 @@ mod tests {
 
     #[test]
     fn names_of_requests_are_bounded() {
-        let series = RequestSeries::new(2);
+        let series = ClientNamedSeries::new(2);
         for domain in ["b.c", "a", "b-c", "third", "a", &"x".repeat(NAME_BYTES_MAX + 1)] {
             series.count_unknown_domain(domain);
         }
         let counted: [(Box<str>, u64); 2] = [("a".into(), 2), ("b_c".into(), 2)];
         assert_eq!(series.unknown_domains(), counted, "names of one metric are one series");
-        let long = RequestSeries::new(2);
+        let long = ClientNamedSeries::new(2);
         long.count_unknown_domain(&"x".repeat(NAME_BYTES_MAX + 1));
         assert_eq!(long.unknown_domains().len(), 0);
-        RequestSeries::new(0).count_unknown_domain("a");
+        ClientNamedSeries::new(0).count_unknown_domain("a");
     }
 }
