@@ -219,7 +219,7 @@ impl<S: SharedStore> Limiter<S> {
             let free = rules.denied_requests(request.domain) == DeniedRequests::Free;
             self.roll_back(free, decided, &statuses, now);
         } else {
-            rollback = fold::rollback(decided, &mut metadata);
+            rollback = fold::take_rollback(decided, &mut metadata);
         }
         Verdict { code, statuses, headers, metadata, shadowed, rollback }
     }

@@ -13,7 +13,7 @@ use crate::time::Micros;
 const REMAINING_UNLIMITED: u64 = u32::MAX as u64;
 
 /// Moves what a request took under its lease into a rollback. Adds the lease's id to `metadata`.
-pub(super) fn rollback(
+pub(super) fn take_rollback(
     decided: &mut [DecidedDescriptor<'_>],
     metadata: &mut Option<Map<String, Value>>,
 ) -> Option<LeaseRollback> {
@@ -70,9 +70,9 @@ impl DecidedDescriptor<'_> {
         if global_quota {
             return !matches!(self.reason, DecisionReason::Unlimited(_));
         }
-        let replaced =
+        let exempt =
             matches!(self.reason, DecisionReason::Replaced(_) | DecisionReason::Unlimited(_));
-        !replaced && self.resolved.rule().is_some_and(|rule| rule.quota_mode)
+        !exempt && self.resolved.rule().is_some_and(|rule| rule.quota_mode)
     }
 
     /// The status of this descriptor.

@@ -83,7 +83,7 @@ impl FakeStore {
     }
 
     /// The calls since the last time that this was asked, detached ones included.
-    pub(crate) fn calls(&self) -> usize {
+    pub(crate) fn take_calls(&self) -> usize {
         self.calls.swap(0, Ordering::Relaxed)
     }
 

@@ -147,7 +147,7 @@ fn a_full_counter_is_called_once_in_a_second() {
         for micros in 0..3 {
             assert!(check(&cached, &key, &limit, &at(micros)).allowed);
         }
-        store.calls();
+        store.take_calls();
         let wait = check(&cached, &key, &limit, &at(3)).reset_after.0;
         for later in 4..1_000 {
             assert!(!check(&cached, &key, &limit, &at(later)).allowed);
@@ -161,7 +161,7 @@ fn a_full_counter_is_called_once_in_a_second() {
             Algorithm::FixedWindow => 3,
             _ => 2,
         };
-        assert_eq!(store.calls(), calls, "{algorithm:?}");
+        assert_eq!(store.take_calls(), calls, "{algorithm:?}");
         assert!(check(&cached, &key, &limit, &at(3 + wait)).allowed, "{algorithm:?}");
     }
 }
@@ -245,9 +245,9 @@ fn a_refund_invalidates_denials_when_it_arrives() {
             bench.store.release(0, 1);
             giving.now_or_never().expect("released").expect("an outcome");
         }
-        bench.store.calls();
+        bench.store.take_calls();
         assert!(!bench.take(0));
-        assert_eq!(bench.store.calls(), 1, "it was invalidated");
+        assert_eq!(bench.store.take_calls(), 1, "it was invalidated");
     }
 }
 
@@ -267,15 +267,15 @@ fn a_refund_without_outcome_suppresses_denials() {
             bench.store.set_result(FakeResult::Applied);
         }
         assert!(bench.take(1), "there is room");
-        bench.store.calls();
+        bench.store.take_calls();
         for _ in 0..5 {
             assert!(!bench.take(1));
         }
-        assert_eq!(bench.store.calls(), 5, "for a second no denial is cached");
+        assert_eq!(bench.store.take_calls(), 5, "for a second no denial is cached");
         for _ in 0..5 {
             assert!(!bench.take(3));
         }
-        assert_eq!(bench.store.calls(), 1);
+        assert_eq!(bench.store.take_calls(), 1);
     }
 }
 
@@ -288,7 +288,7 @@ fn a_denial_is_cached_for_its_longest_age() {
         let step = algorithm::plan(&limit, 1, Micros::from_millis(5_000 + millis));
         assert!(!check(&cached, &key(1), &limit, &step).allowed);
     }
-    assert_eq!(store.calls(), 10);
+    assert_eq!(store.take_calls(), 10);
 }
 
 #[test]
@@ -299,9 +299,9 @@ fn a_deleted_counter_is_not_denied_from_memory() {
     let step = algorithm::plan(&limit, 1, Micros::from_secs(1_000_000));
     let allowed = || check(&cache, &key(1), &limit, &step).allowed;
     assert_eq!([allowed(), allowed()], [true, false]);
-    store.calls();
+    store.take_calls();
     assert!(!allowed());
-    assert_eq!(store.calls(), 0, "denied from memory");
+    assert_eq!(store.take_calls(), 0, "denied from memory");
     assert_eq!(cache.delete(&key(1)).now_or_never(), Some(Ok(true)));
     assert_eq!([allowed(), allowed()], [true, false]);
 }

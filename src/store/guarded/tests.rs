@@ -69,11 +69,11 @@ async fn a_stalled_node_is_skipped_and_the_other_serves() {
     for _ in 0..5 {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::Timeout));
     }
-    store.shared.store.calls();
+    store.shared.store.take_calls();
     for _ in 0..100 {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::BreakerOpen));
     }
-    assert_eq!(store.shared.store.calls(), 0);
+    assert_eq!(store.shared.store.take_calls(), 0);
     store.shared.store.release(1, 1);
     assert_eq!(apply(&store, &OTHER, None).await, Ok(()));
     let health = store.snapshot(NodeId(0));
@@ -125,7 +125,7 @@ async fn error_replies_do_not_open_the_breaker() {
         assert_eq!(apply(&store, &KEY, None).await, Err(StoreError::ErrorReply));
         store.shared.clock.advance(Micros::from_millis(1));
     }
-    assert_eq!(store.shared.store.calls(), 100);
+    assert_eq!(store.shared.store.take_calls(), 100);
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,12 +178,12 @@ fn release() -> Step {
 
 /// The calls that reach the store in ten seconds.
 async fn calls_in_ten_seconds(store: &TestStore) -> usize {
-    store.shared.store.calls();
+    store.shared.store.take_calls();
     for _ in 0..50 {
         tokio::time::sleep(Duration::from_millis(200)).await;
         store.shared.clock.advance(Micros::from_millis(200));
     }
-    store.shared.store.calls()
+    store.shared.store.take_calls()
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +191,7 @@ async fn a_release_is_repeated_until_it_is_applied() {
     let store = store();
     store.apply_detached(&KEY, release());
     store.apply_detached(&OTHER, release());
-    assert_eq!(store.shared.store.calls(), 2, "both are sent at once");
+    assert_eq!(store.shared.store.take_calls(), 2, "both are sent at once");
     store.shared.store.release(1, 1);
     assert!(calls_in_ten_seconds(&store).await > 3, "the first node does not reply");
     store.shared.store.release(0, 2);

@@ -10,9 +10,9 @@ fn only_the_first_request_calls_the_store() {
         for used in 1..=4 {
             assert_eq!(hit(&first, &limit, 1, START).unwrap().used, used, "{algorithm:?}");
         }
-        assert_eq!(shared.calls(), 1);
+        assert_eq!(shared.take_calls(), 1);
         run_due(&first, START + INTERVAL.0);
-        assert_eq!(shared.calls(), 1, "one exchange for three hits");
+        assert_eq!(shared.take_calls(), 1, "one exchange for three hits");
         // A new instance does not start from zero.
         let decision = hit(&second, &limit, 1, START + INTERVAL.0).unwrap();
         assert_eq!(decision, stored(&shared, &limit, START + INTERVAL.0), "{algorithm:?}");
@@ -25,11 +25,11 @@ fn without_due_exchanges_there_are_no_calls() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 10));
     let synced = SyncedMode::new(shared.clone());
     hit(&synced, &limit, 1, START).unwrap();
-    shared.calls();
+    shared.take_calls();
     for now in 0..INTERVAL.0 / 20_000 {
         run_due(&synced, START + now * 10_000);
     }
-    assert_eq!(shared.calls(), 0);
+    assert_eq!(shared.take_calls(), 0);
 }
 
 /// A shortened interval and an exchange may schedule the same instant. Two exchanges at once would
@@ -128,7 +128,7 @@ fn replicas_are_bounded_and_idle_ones_removed() {
         assert!(hit_key(&synced, &key(number), &limit, 1, START).unwrap().allowed);
     }
     assert_eq!(synced.replicas(), (SHARDS * REPLICAS_MAX) as u64);
-    assert_eq!(shared.calls(), 80_000, "one call each");
+    assert_eq!(shared.take_calls(), 80_000, "one call each");
     for turn in 1..=3 {
         run_due(&synced, START + turn * INTERVAL.0);
     }
@@ -229,7 +229,7 @@ fn a_shorter_interval_applies_at_once() {
     };
     hit(Micros::from_secs(3_600));
     hit(Micros::from_millis(10));
-    shared.calls();
+    shared.take_calls();
     run_due(&synced, START + 10_000);
-    assert_eq!(shared.calls(), 1);
+    assert_eq!(shared.take_calls(), 1);
 }
