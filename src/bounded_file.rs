@@ -5,15 +5,15 @@ use std::io::{self, Read};
 use std::path::Path;
 
 /// Largest file in bytes that [`read`] accepts. It bounds the memory of a load.
-pub const BYTES_MAX: u64 = 1 << 20;
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The content of a file.
 ///
 /// # Errors
 ///
-/// I/O errors, a path that is no regular file, or a file larger than [`BYTES_MAX`] bytes.
+/// I/O errors, a path that is no regular file, or a file larger than [`FILE_BYTES_MAX`] bytes.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    read_up_to(path, BYTES_MAX)
+    read_up_to(path, FILE_BYTES_MAX)
 }
 
 /// The content of a file of at most `bytes_max` bytes.
@@ -31,7 +31,7 @@ pub fn read_up_to(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
         let what = match bytes_max {
-            BYTES_MAX => "it is larger than 1 MiB".to_owned(),
+            FILE_BYTES_MAX => "it is larger than 1 MiB".to_owned(),
             _ => format!("it is larger than {bytes_max} bytes"),
         };
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
@@ -60,8 +60,8 @@ mod tests {
         let path = folder.path().join("file");
         fs::write(&path, "text").unwrap();
         assert_eq!(read(&path).unwrap(), b"text");
-        File::create(&path).unwrap().set_len(BYTES_MAX).unwrap();
-        assert_eq!(read(&path).unwrap().len() as u64, BYTES_MAX);
+        File::create(&path).unwrap().set_len(FILE_BYTES_MAX).unwrap();
+        assert_eq!(read(&path).unwrap().len() as u64, FILE_BYTES_MAX);
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("larger than 1 MiB"));
         assert!(read(folder.path()).unwrap_err().to_string().contains("regular file"));

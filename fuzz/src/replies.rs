@@ -6,7 +6,7 @@ use weir::algorithm::{plan, report, report_tiers};
 use weir::limit::{Algorithm, Limit, Tier};
 use weir::step::Step;
 use weir::store::redis::batch::{StepBatch, StepReply};
-use weir::store::redis::fuzz_harness::{BYTES_MAX, Meaning, Received};
+use weir::store::redis::fuzz_harness::{REPLY_BYTES_MAX, Meaning, Received};
 use weir::store::redis::script::{EncodedStep, decode};
 use weir::time::Micros;
 
@@ -52,7 +52,7 @@ fn limits() -> Vec<(Limit, Vec<Step>)> {
 pub fn resp(bytes: &[u8]) -> bool {
     let [whole, short] = [usize::MAX, SHORT].map(|read_max| Received::read(bytes, read_max));
     assert!(whole.is_same(&short), "the size of a read changes the replies: {whole:?} {short:?}");
-    assert!(whole.kept.max(short.kept) <= BYTES_MAX, "{whole:?} {short:?}");
+    assert!(whole.kept.max(short.kept) <= REPLY_BYTES_MAX, "{whole:?} {short:?}");
     assert!(whole.reads_back(), "{whole:?}");
     for meaning in whole.meanings().take(REPLIES_MAX) {
         check(&meaning);

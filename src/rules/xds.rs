@@ -40,7 +40,7 @@ mod tests;
 
 /// Most bytes of the version of a response, and of each text of a resource that becomes part of
 /// messages and metrics.
-const TEXT_BYTES_MAX: usize = 4 << 10;
+const XDS_TEXT_BYTES_MAX: usize = 4 << 10;
 
 /// One entry of `resources` of a DiscoveryResponse.
 #[derive(Clone, Copy, Debug)]
@@ -268,7 +268,7 @@ impl Update<'_> {
         match decode::config(resource) {
             Ok(config) if fits(&config.name) && fits(&config.domain) => return Some(config),
             Ok(config) => {
-                let what = format!("a `name` or a `domain` of more than {TEXT_BYTES_MAX} bytes");
+                let what = format!("a `name` or a `domain` of more than {XDS_TEXT_BYTES_MAX} bytes");
                 self.lose(Some(&config.name), Some(&config.domain), what);
             }
             Err(what) => {
@@ -357,7 +357,7 @@ impl Update<'_> {
 }
 
 fn fits(text: &str) -> bool {
-    text.len() <= TEXT_BYTES_MAX
+    text.len() <= XDS_TEXT_BYTES_MAX
 }
 
 /// The words of envoyproxy/ratelimit.

@@ -30,7 +30,7 @@ const SLICE: Micros = Micros::from_secs(10);
 const SLICES: usize = 6;
 
 /// Longest text of a counter's values, in bytes.
-const TEXT_BYTES_MAX: usize = 256;
+const VALUES_BYTES_MAX: usize = 256;
 
 /// The counters with the most denied hits in the last minute.
 pub struct TopDenied {
@@ -105,7 +105,7 @@ impl TopDenied {
             rule: series.selector.clone(),
             values: self.with_values.then(|| {
                 let text = descriptor_selector(entries);
-                cut(&text, TEXT_BYTES_MAX).into()
+                cut(&text, VALUES_BYTES_MAX).into()
             }),
         });
     }

@@ -14,7 +14,7 @@ pub(in crate::rules) const FILE_BYTES_MAX: usize = 16 << 20;
 /// Most files of one load.
 const FILES_MAX: usize = 10_000;
 /// Most bytes of all files of one load.
-const BYTES_MAX: usize = 256 << 20;
+const ALL_FILES_BYTES_MAX: usize = 256 << 20;
 /// Deepest nesting of folders below a given one.
 const DEPTH_MAX: usize = 16;
 /// The most times that all files are read until two consecutive reads are equal.
@@ -110,8 +110,8 @@ fn read(mut found: Vec<PathBuf>, report: &mut Report) -> Vec<SourceFile> {
     for path in found.into_iter().filter(|path| seen.insert(path.clone())) {
         let Some(file) = read_file(&path, report) else { continue };
         bytes += file.text.len();
-        if bytes > BYTES_MAX {
-            let what = format!("rule files of more than {} MiB in all", BYTES_MAX >> 20);
+        if bytes > ALL_FILES_BYTES_MAX {
+            let what = format!("rule files of more than {} MiB in all", ALL_FILES_BYTES_MAX >> 20);
             report.error(Location::whole(&file.name), what, "name fewer folders");
             break;
         }

@@ -3,7 +3,7 @@
 use prost::{DecodeError, Message};
 
 use super::node::Total;
-use super::{TEXT_BYTES_MAX, XdsResource};
+use super::{XDS_TEXT_BYTES_MAX, XdsResource};
 use crate::escape::excerpt;
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitConfig;
 use crate::proto::wire::{self, Malformed, Value};
@@ -48,8 +48,8 @@ pub(super) fn check_size(
     resources: &[XdsResource<'_>],
     limits_max: usize,
 ) -> Result<(), String> {
-    if version.len() > TEXT_BYTES_MAX {
-        return Err(format!("a version of more than {TEXT_BYTES_MAX} bytes"));
+    if version.len() > XDS_TEXT_BYTES_MAX {
+        return Err(format!("a version of more than {XDS_TEXT_BYTES_MAX} bytes"));
     }
     let mut total = Total::default();
     for resource in resources {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{TEXT_BYTES_MAX, metadata};
+use super::{XDS_TEXT_BYTES_MAX, metadata};
 use crate::limit::Unit;
 use crate::proto::ratelimit::config::ratelimit::v3::{
     RateLimitDescriptor, RateLimitPolicy, RateLimitUnit,
@@ -79,8 +79,8 @@ pub(super) fn problems(descriptor: &RateLimitDescriptor) -> Vec<String> {
         problems.push(format!("`key` cannot contain a `*`: `{}`", shorten(key)));
     }
     let mut check_length = |field: &str, text: &str| {
-        if text.len() > TEXT_BYTES_MAX {
-            problems.push(format!("a `{field}` of more than {TEXT_BYTES_MAX} bytes"));
+        if text.len() > XDS_TEXT_BYTES_MAX {
+            problems.push(format!("a `{field}` of more than {XDS_TEXT_BYTES_MAX} bytes"));
         }
     };
     check_length("key", key);

@@ -16,10 +16,10 @@ use super::topology::hash_slot_ranges;
 use crate::time::Micros;
 
 /// The bound of the replies. It is small, so that short inputs exceed it.
-const BOUND: ReplyBound = ReplyBound { bytes: BYTES_MAX, elements: 128 };
+const BOUND: ReplyBound = ReplyBound { bytes: REPLY_BYTES_MAX, elements: 128 };
 
 /// The most bytes of a reply.
-pub const BYTES_MAX: usize = 2_048;
+pub const REPLY_BYTES_MAX: usize = 2_048;
 
 /// What a connection reads from the bytes of a server, up to the first error.
 #[derive(Debug)]
