@@ -6,7 +6,7 @@ use weir::algorithm::{plan, report, report_tiers};
 use weir::limit::{Algorithm, Limit, Tier};
 use weir::step::Step;
 use weir::store::redis::batch::{StepBatch, StepReply};
-use weir::store::redis::fuzz_harness::{REPLY_BYTES_MAX, Meaning, Received};
+use weir::store::redis::fuzz_harness::{Meaning, REPLY_BYTES_MAX, Received};
 use weir::store::redis::script::{EncodedStep, decode};
 use weir::time::Micros;
 

@@ -127,7 +127,9 @@ fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
             (None, _) => "none".into(),
         };
         let (fallback, cause) = match one.reason {
-            DecisionReason::Fallback { on_error, error, .. } => (on_error.name(), Some(error.name())),
+            DecisionReason::Fallback { on_error, error, .. } => {
+                (on_error.name(), Some(error.name()))
+            }
             _ => ("none", None),
         };
         let mode = one.resolved.rule().map_or("exact", |rule| rule.mode.name());

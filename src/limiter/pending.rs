@@ -44,7 +44,15 @@ impl<'r> PendingDescriptor<'r> {
     ) -> PendingDescriptor<'r> {
         let (store_now, result) = (Ok(local_now), None);
         let (lease, rollback, by_shared_store) = (None, None, false);
-        PendingDescriptor { resolved, local_now, store_now, lease, rollback, result, by_shared_store }
+        PendingDescriptor {
+            resolved,
+            local_now,
+            store_now,
+            lease,
+            rollback,
+            result,
+            by_shared_store,
+        }
     }
 
     /// Queries the counter in memory.

@@ -268,7 +268,8 @@ impl Update<'_> {
         match decode::config(resource) {
             Ok(config) if fits(&config.name) && fits(&config.domain) => return Some(config),
             Ok(config) => {
-                let what = format!("a `name` or a `domain` of more than {XDS_TEXT_BYTES_MAX} bytes");
+                let what =
+                    format!("a `name` or a `domain` of more than {XDS_TEXT_BYTES_MAX} bytes");
                 self.lose(Some(&config.name), Some(&config.domain), what);
             }
             Err(what) => {

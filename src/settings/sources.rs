@@ -117,7 +117,8 @@ impl Default for SourceTexts {
 impl SourceTexts {
     fn add_other_programs(&mut self, env: &[(String, String)]) {
         let mut texts = SourceValues::default();
-        let values = envoy_ratelimit_env::translate(env).into_iter().chain(otel_env::translate(env));
+        let values =
+            envoy_ratelimit_env::translate(env).into_iter().chain(otel_env::translate(env));
         let last: BTreeMap<String, SourceValue> =
             values.map(|value| (value.path.clone(), value)).collect();
         for (path, value) in last {

@@ -6,10 +6,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::client_named_series::ClientNamedSeries;
 use super::exposition::Exposition;
 use super::fallback_log::FallbackLog;
 use super::outcomes::{DecisionOutcome, OutcomeMetrics, OutcomeSnapshot, add};
-use super::client_named_series::ClientNamedSeries;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::top::TopDenied;
 use crate::decision::{DecisionReason, Verdict};

@@ -85,7 +85,8 @@ fn hits(decisions: &Decisions, rule_metrics: &RuleMetrics, page: &mut Exposition
             add(&format!("{domain}.{stat_key}"), snapshot.envoy_ratelimit);
         }
     }
-    for (dotted, snapshot) in decisions.client_named_series().iter().flat_map(|one| one.overrides()) {
+    for (dotted, snapshot) in decisions.client_named_series().iter().flat_map(|one| one.overrides())
+    {
         add(&dotted, snapshot);
     }
     type HitsField = fn(&EnvoyRatelimitSnapshot) -> u64;

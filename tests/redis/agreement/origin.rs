@@ -119,7 +119,8 @@ fn passed_elsewhere(step: &mut Step, mut windows: u64) {
         StepParams::SlidingWindow(tiers) => {
             for tier in tiers {
                 let start = begun(tier.start, tier.window);
-                *tier = SlidingWindowTier { start, max: SlidingWindowTier::ALREADY_ADMITTED, ..*tier };
+                *tier =
+                    SlidingWindowTier { start, max: SlidingWindowTier::ALREADY_ADMITTED, ..*tier };
             }
         }
         StepParams::Gcra(tiers) => {
