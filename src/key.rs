@@ -2,8 +2,8 @@
 //!
 //! Parts are hashed with their lengths, so `("a", "b_c")` and `("a_b", "c")` have different keys.
 //! If the seed of the hash is secret, a client cannot choose values that collide with another
-//! client's counter. With a Redis store and without `redis.key_secret`, the seed is public. The hash is SipHash-1-3 with 128 bits of output
-//! (<https://www.aumasson.jp/siphash/siphash.pdf>).
+//! client's counter. With a Redis store and without `redis.key_secret`, the seed is public. The hash
+//! is SipHash-1-3 with 128 bits of output (<https://www.aumasson.jp/siphash/siphash.pdf>).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
