@@ -29,7 +29,7 @@ pub(super) struct ShouldRateLimit<D> {
     pub(super) handler: BudgetedHandler<D>,
     pub(super) services: TonicServices,
     pub(super) max_message_bytes: usize,
-    /// `grpc.fast_path`. If false, tonic serves every call.
+    /// `grpc.fast_path`. If false, tonic serves every call of a known method.
     pub(super) fast_path: bool,
     pub(super) metrics: Arc<ServerMetrics>,
 }

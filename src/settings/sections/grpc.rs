@@ -36,7 +36,7 @@ section! {
         /// `spiffe://cluster.local/ns/gw/sa/envoy`. Empty: any name.
         tls_client_san: Vec<SanName> = "", san_names();
         /// Whether plain, uncompressed `ShouldRateLimit` calls take a shorter path than other calls
-        /// ([grpc-server.md](design/grpc-server.md)). `false`: tonic serves every call.
+        /// ([grpc-server.md](design/grpc-server.md)). `false`: tonic serves every call of a known method.
         fast_path: bool = "true", switch();
         /// Largest request message, in bytes, before and after decompression.
         max_message_bytes: usize = "4194304", number(1024..=1 << 30);
