@@ -35,7 +35,7 @@ run: ## build weir and serve examples/ from memory
 # test-shuttle, test-grpc-go and test-clients have the tests that need a second build or other languages.
 test: $(ENVOYS:%=envoy-%) curl redis grpc-clients ## all tests, with real Envoys and Redis servers
 	$(CARGO) test --locked --workspace
-	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test it -- envoy:: hostile:: services:: leases:: gzip::
+	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test it -- envoy:: hostile:: services:: leases:: gzip:: connections:: rolling:: tls:: gateway_routes::
 
 # Compressed calls of a grpc-go client, which needs Go.
 test-grpc-go: ## compressed calls of grpc-go

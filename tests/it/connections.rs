@@ -166,11 +166,13 @@ fn stalled_handshakes_do_not_fill_the_maximum() {
         .env("WEIR__GRPC__MAX_CONNECTIONS", "20")
         .start();
     let client = Client::over_tls(weir.grpc, trusting(&certificates)).expect("a connection");
+    let check = |client: &Client| client.check(request("d", vec![descriptor(&[("user", "ann")])]));
+    // Now weir has read its preface too: it does not wait.
+    check(&client);
     let hello = client_hello();
     let stalled: Vec<TcpStream> = (0..100).map(|_| sent(weir.grpc, &hello)).collect();
     let grpc = [r#"listener="grpc""#];
     until("the evictions", || weir.metric("weir_connections_evicted_total", &grpc) == 81);
-    let check = |client: &Client| client.check(request("d", vec![descriptor(&[("user", "ann")])]));
     check(&client);
     check(&Client::over_tls(weir.grpc, trusting(&certificates)).expect("another connection"));
     assert_eq!(weir.metric("weir_connections_refused_total", &grpc), 0);
