@@ -284,6 +284,10 @@ impl<S: SharedStore> Pools<S> {
         let step = algorithm::plan_with_lease(check.limit, hits, check.lease, check.store_now?);
         add(&self.metrics.direct, 1);
         let outcome = self.store.apply_within(check.key, &step, check.timeout).await?;
+        if hits < 0 {
+            // A refill in flight was possibly denied before that.
+            self.shard(check.key).pools.get_mut(check.key).map(CreditPool::mark_outdated);
+        }
         Ok(algorithm::report(check.limit, &step, &outcome))
     }
 

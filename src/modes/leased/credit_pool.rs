@@ -54,6 +54,9 @@ pub(super) struct CreditPool {
     direct_until: Micros,
     /// The operation in flight.
     in_flight: Option<OperationKind>,
+    /// Whether the store has given hits back since the last operation was sent. Its outcome may be
+    /// from before that.
+    is_outdated: bool,
     /// How often the counter was deleted. An operation of an earlier epoch leaves no credits.
     epoch: u64,
     waiting: VecDeque<WaitingRequest>,
@@ -89,6 +92,7 @@ impl CreditPool {
             paused_until: Micros::ZERO,
             direct_until: now.saturating_add(timeout),
             in_flight: None,
+            is_outdated: false,
             epoch: 0,
             waiting: VecDeque::new(),
         }
@@ -255,7 +259,7 @@ impl CreditPool {
     }
 
     fn start(&mut self, limit: Arc<LeasedLimit>, step: Step, kind: OperationKind) -> Operation {
-        self.in_flight = Some(kind);
+        (self.in_flight, self.is_outdated) = (Some(kind), false);
         Operation { limit, epoch: self.epoch, step, kind }
     }
 
@@ -272,6 +276,11 @@ impl CreditPool {
         let back = self.credits.refund(hits, now);
         self.credits.shift(hits - back);
         back
+    }
+
+    /// Records that the store has given hits back.
+    pub(super) fn mark_outdated(&mut self) {
+        self.is_outdated = true;
     }
 
     /// Spent credits that are still valid at `now`.

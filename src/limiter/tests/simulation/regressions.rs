@@ -169,6 +169,29 @@ fn a_late_first_request_does_not_fill_a_bucket() {
     schedule.hit(2, 0, 1).hit(6, 0, 1).hits(burst, 10 + 4 * one, 0, 0).holds();
 }
 
+/// A refill that was denied before a refund does not deny a request after it.
+#[test]
+fn a_refill_from_before_a_refund_denies_nothing() {
+    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow] {
+        let fits = |limit: &Limit, _| limit.tiers[0].requests >= 2;
+        let schedule = schedule(counter(algorithm), 1, fits, 1, 10);
+        let (limit, _) = laws::rule(&schedule.counters[0], schedule.variant);
+        // The refund is sent after the refill, on a faster network, and answered before it.
+        let then = Then::Refund { after: 16, instance: 0 };
+        let parts = vec![(0, limit.tiers[0].requests)];
+        let conditions = Conditions { latency: 5, ..Conditions::default() };
+        let schedule = schedule
+            .event(0, What::Request { instance: 0, parts, then })
+            .hit(30, 0, 1)
+            .event(33, What::Conditions { node: 0, conditions })
+            .hit(48, 0, 1);
+        let history = run::run(&schedule);
+        let [.., late] = &*history.asked else { panic!("four requests") };
+        assert_eq!((history.asked.len(), late.decided), (4, Decided::Passed));
+        schedule.holds();
+    }
+}
+
 /// Without a connection at the end, unspent credits stay charged, and no other hits.
 #[test]
 fn only_unspent_credits_stay_charged_at_the_end() {

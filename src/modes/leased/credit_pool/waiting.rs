@@ -68,13 +68,14 @@ impl CreditPool {
         }
     }
 
-    /// Denies the waiting requests that do not fit by the last known state, and those with too many
-    /// denied refills.
+    /// Denies the waiting requests that do not fit by the last known state, unless it is outdated,
+    /// and those with too many denied refills.
     pub(super) fn deny_waiting(&mut self, known_at: Micros, metrics: &LeasedMetrics) {
         for waiter in std::mem::take(&mut self.waiting) {
             // The known state is of an instant, and says nothing about earlier ones.
             let at = waiter.now.max(known_at);
-            if waiter.denied_refills < DENIED_REFILLS_MAX && self.fits(waiter.hits, at) {
+            let fits = self.is_outdated || self.fits(waiter.hits, at);
+            if fits && waiter.denied_refills < DENIED_REFILLS_MAX {
                 self.waiting.push_back(waiter);
             } else {
                 add(&metrics.denied, 1);
