@@ -131,6 +131,25 @@ impl<'a> Facts<'a> {
         self.instances() == 1 || !matches!(self.mode, Mode::Synced { .. })
     }
 
+    /// Whether the counter has this mode under any rules of the run: 0 exact, 1 leased, 2 synced.
+    fn ever_has(&self, mode: usize) -> bool {
+        let reloads = self.history.notes.iter().filter_map(|(_, note)| match note {
+            Note::Reload(variant) => Some(*variant),
+            _ => None,
+        });
+        let mut variants = reloads.chain([self.schedule.variant]);
+        variants.any(|variant| self.counter.mode(variant) == mode)
+    }
+
+    /// Hits that an instance had drawn until `at`, and had not spent.
+    fn held(&self, instance: usize, at: Micros) -> i64 {
+        let applied = self.history.applied.iter();
+        let applied = applied.filter(|one| one.key == self.key && one.instance == instance);
+        let drawn = applied.filter(|one| one.allowed && one.at <= at).map(|one| one.added());
+        let asked = self.asked.iter().filter(|one| one.instance == instance && one.end <= at);
+        drawn.sum::<i64>() - asked.map(|one| one.passed() - one.returned()).sum::<i64>()
+    }
+
     /// Whether a hit passed.
     fn passes(&self) -> bool {
         self.asked.iter().any(|asked| asked.passed() > 0)

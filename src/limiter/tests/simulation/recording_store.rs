@@ -101,6 +101,11 @@ impl Call {
         self.error.is_some()
     }
 
+    /// Whether the hits of the call count even if they are denied.
+    pub(super) fn counts_denied(&self) -> bool {
+        self.step.as_ref().is_some_and(|step| step.hits > 0 && step.count_denied)
+    }
+
     /// The instant of a call that gave hits back, and had an outcome.
     pub(super) fn gave_back(&self) -> Option<Micros> {
         let gives = self.step.as_ref().is_some_and(|step| step.hits < 0);

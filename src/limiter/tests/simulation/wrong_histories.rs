@@ -1,6 +1,6 @@
 //! Wrong histories, made by hand: each law rejects one, and accepts it once it is corrected.
 
-use super::history::{Asked, Decided, History, Kind};
+use super::history::{Asked, Decided, History, Kind, Note};
 use super::instance::key_of;
 use super::laws::{self, LAWS};
 use super::recording_store::Call;
@@ -100,6 +100,23 @@ impl Record {
         self
     }
 
+    /// A report of a denied hit that fails.
+    fn failed_report(mut self, instance: usize, at: u64) -> Record {
+        let (limit, _) = laws::rule(&self.schedule.counters[0], self.schedule.variant);
+        let (key, sent) = (self.history.keys[0], instant(at));
+        let mut step = algorithm::plan(&limit, 1, sent);
+        step.count_denied = true;
+        let (step, error) = (Some(step), Some(StoreError::ErrorReply));
+        self.history.calls.push(Call { instance, key, step, sent, ended: sent, error });
+        self
+    }
+
+    /// The rules are loaded again.
+    fn reload(mut self, at: u64) -> Record {
+        self.history.notes.push((instant(at), Note::Reload(self.schedule.variant)));
+        self
+    }
+
     /// The same on a network that loses calls.
     fn with_loss(mut self) -> Record {
         self.schedule.conditions.loses = 5;
@@ -181,14 +198,26 @@ fn logs_and_slots_are_never_over() {
     }
 }
 
-/// Tokens of other instances explain a denial, if they were drawn.
+/// A failed report explains the credits of its instance, and no other hits.
 #[test]
-fn only_tokens_that_exist_explain_a_denial() {
+fn a_failed_report_explains_unspent_credits() {
+    let drawn = |instance| {
+        let record = Record::new(Algorithm::FixedWindow, LEASED, 2).with_loss().reload(3_000);
+        record.passed(0, 0, 1).redis(0, instance, 3)
+    };
+    assert_eq!(drawn(0).broken(), Some("conservation"));
+    assert_eq!(drawn(0).failed_report(0, 5_000).broken(), None);
+    assert_eq!(drawn(1).failed_report(0, 5_000).broken(), Some("conservation"));
+}
+
+/// Credits of other instances explain a denial, if they were drawn.
+#[test]
+fn only_credits_that_exist_explain_a_denial() {
     for (missing, broken) in [(0, None), (1, Some("early denial beside all hits"))] {
         let record = Record::new(Algorithm::FixedWindow, LEASED, 2);
-        let tokens = record.max() - missing;
-        let record = record.redis(0, 1, tokens).asked(3_000, 0, 1, Decided::Denied);
-        assert_eq!(record.redis(9_000, 1, -tokens).broken(), broken);
+        let credits = record.max() - missing;
+        let record = record.redis(0, 1, credits).asked(3_000, 0, 1, Decided::Denied);
+        assert_eq!(record.redis(9_000, 1, -credits).broken(), broken);
     }
 }
 

@@ -47,7 +47,7 @@ fn windows(facts: &Facts<'_>) -> Option<String> {
         Kind::Hits => 0,
     });
     let opened: i64 = opened.sum();
-    let stays = stays + unreturned(facts) + unsent(facts);
+    let stays = stays + unreturned(facts) + unreported(facts) + unsent(facts);
     let most = passed + denied + lost_hits(facts, 1, true) + back + opened + stays;
     // Redis cannot tell hits of several instances from each other after an unknown exchange, and
     // an instance that ends while Redis is down loses what it has not sent.
@@ -77,6 +77,23 @@ fn unreturned(facts: &Facts<'_>) -> i64 {
         return 0;
     }
     (lost_hits(facts, -1, false) - failed_refunds(facts)).max(0)
+}
+
+/// Credits that were not returned, because the call before failed: a report of denied hits. Only
+/// rules that were leased, and then exact, need both.
+fn unreported(facts: &Facts<'_>) -> i64 {
+    if facts.same_rules || !facts.ever_has(1) {
+        return 0;
+    }
+    let of = |instance: usize| -> i64 {
+        let asked = || facts.asked.iter().filter(|asked| asked.instance == instance);
+        let idle = |at: Micros| !asked().any(|asked| asked.begun <= at && at <= asked.end);
+        let calls = facts.history.calls.iter();
+        let calls = calls.filter(|call| call.instance == instance && call.key == facts.key);
+        let reports = calls.filter(|call| call.failed() && call.counts_denied() && idle(call.sent));
+        reports.map(|call| facts.held(instance, call.sent).max(0)).max().unwrap_or(0)
+    };
+    (0..facts.instances()).map(of).sum()
 }
 
 /// Hits that were given back to a replica, and that its instance has not sent before its end. Only

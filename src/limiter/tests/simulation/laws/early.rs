@@ -164,15 +164,7 @@ fn held_by_others(facts: &Facts<'_>, asked: &Asked) -> i64 {
     let since = asked.begun.saturating_sub(REMEMBERED);
     let at = |at: Micros| -> i64 {
         let others = (0..facts.instances()).filter(|&other| other != asked.instance);
-        let held = others.map(|other| {
-            let drawn = facts.history.applied.iter();
-            let drawn = drawn.filter(|one| one.key == facts.key && one.at <= at);
-            let drawn: i64 = drawn.filter(|one| one.instance == other).map(|one| one.added()).sum();
-            let spent = facts.asked.iter().filter(|one| one.instance == other && one.end <= at);
-            let spent: i64 = spent.map(|one| one.passed() - one.returned()).sum();
-            (drawn - spent).max(0)
-        });
-        held.sum()
+        others.map(|other| facts.held(other, at).max(0)).sum()
     };
     let changes = facts.history.applied.iter().map(|one| one.at);
     let changes = changes.filter(|&at| at > since && at <= asked.end);

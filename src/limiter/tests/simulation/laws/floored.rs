@@ -9,12 +9,7 @@ use super::*;
 /// flight from others. `docs/design/modes.md` shows that what stays counted is at most what one
 /// instance lacked at one refund. So the largest of these numbers counts, and not their sum.
 pub(super) fn floored(facts: &Facts<'_>, until: Micros) -> i64 {
-    let reloads = facts.history.notes.iter().filter_map(|(_, note)| match note {
-        Note::Reload(variant) => Some(*variant),
-        _ => None,
-    });
-    let mut variants = reloads.chain([facts.schedule.variant]);
-    if !variants.any(|variant| facts.counter.mode(variant) == 2) {
+    if !facts.ever_has(2) {
         return 0;
     }
     let instances = facts.instances();
