@@ -189,8 +189,8 @@ impl<'a> Facts<'a> {
         [begun.saturating_sub(self.error), begun.saturating_add(self.error)]
     }
 
-    /// The longest time until the other synced instances know of a hit: the interval, two periods
-    /// of the job, and two calls, each as slow as any. 0 in other modes.
+    /// The longest time until the other synced instances know of a hit: the interval or two batches
+    /// of exchanges, two calls, each as slow as any, and two periods of the job. 0 in other modes.
     fn span(&self) -> Micros {
         let Mode::Synced { interval } = self.mode else { return Micros::ZERO };
         let changes = self.schedule.events.iter().filter_map(|event| match event.what {
@@ -199,8 +199,12 @@ impl<'a> Facts<'a> {
         });
         let all = changes.chain([self.schedule.conditions]);
         let slowest = all.map(|one| one.latency + one.jitter).max().unwrap_or(0);
-        let slack = Micros::from_millis(2 * self.schedule.period + 4 * slowest + 4);
-        interval.saturating_add(slack)
+        let call = 2 * slowest;
+        // An exchange needs a second call if a window has ended.
+        let long = |counter: &Counter| counter.windows == Windows::Day;
+        let batch = if self.schedule.counters.iter().all(long) { call } else { 2 * call };
+        let slack = Micros::from_millis(2 * call + 2 * self.schedule.period + 4);
+        interval.max(Micros::from_millis(2 * batch)).saturating_add(slack)
     }
 
     /// An instant as milliseconds since the beginning, for messages.

@@ -33,7 +33,10 @@ impl Record {
     /// An empty history of one minute.
     fn new(algorithm: Algorithm, mode: usize, instances: usize) -> Record {
         let counter = counter(algorithm);
-        let fits = |limit: &Limit, _| limit.tiers[0].requests >= 5 && !limit.count_denied;
+        let fits = |limit: &Limit, mode| {
+            let short = rules::interval(mode) <= 20_000;
+            short && limit.tiers[0].requests >= 5 && !limit.count_denied
+        };
         let schedule = schedule(counter, mode, fits, instances, 1);
         let rules = rules::rules(schedule.variant);
         let key = key_of(&rules, counter.domain(), &counter.name()).expect("a rule");
@@ -184,6 +187,16 @@ fn loss_does_not_explain_other_hits() {
     for (hits, broken) in [(0, Some("conservation")), (1, None), (2, Some("conservation"))] {
         let record = Record::new(Algorithm::SlidingWindow, EXACT, 1).with_loss();
         assert_eq!(record.passed(0, 0, 1).redis(1, 0, hits).broken(), broken);
+    }
+}
+
+/// Calls that take longer than an interval extend the time in which others do not know of a hit.
+#[test]
+fn slow_calls_extend_the_overrun() {
+    for (later, broken) in [(480, None), (520, Some("overrun"))] {
+        let mut record = Record::new(Algorithm::FixedWindow, SYNCED, 2);
+        record.schedule.conditions.latency = 60;
+        assert_eq!(record.filled(0, 1, 0).both(later, 0, 1).broken(), broken);
     }
 }
 
