@@ -18,6 +18,7 @@ mod conservation;
 mod early;
 mod floored;
 mod leak;
+mod order;
 mod over;
 
 /// A broken law.

@@ -74,15 +74,20 @@ impl Record {
         self.asked(at, instance, hits, Decided::Passed)
     }
 
-    /// A step that Redis applies without a limit.
-    fn redis(mut self, at: u64, instance: usize, hits: i64) -> Record {
+    /// A step as of `now` that Redis applies at `at` without a limit.
+    fn step(mut self, now: u64, at: u64, instance: usize, hits: i64) -> Record {
         let (limit, _) = laws::rule(&self.schedule.counters[0], self.schedule.variant);
-        let mut step = algorithm::plan(&limit, hits, instant(at));
+        let mut step = algorithm::plan(&limit, hits, instant(now));
         step.count_denied = true;
         let (key, node) = (self.history.keys[0], &mut self.history.nodes[0]);
         node.apply(instant(at), instance, key, &step);
         self.history.applied.clone_from(&node.applied);
         self
+    }
+
+    /// A step that arrives in Redis at once.
+    fn redis(self, at: u64, instance: usize, hits: i64) -> Record {
+        self.step(at, at, instance, hits)
     }
 
     /// Hits that pass in Redis.
@@ -243,6 +248,47 @@ fn refunded(arrives: u64, returned: i64) -> Record {
         record.redis(arrives, 0, 1).redis(91, 1, -returned)
     } else {
         record.redis(91, 1, -returned).redis(arrives, 0, 1)
+    }
+}
+
+/// A request that arrives when a bucket has drained, and one that is denied after one hit more has
+/// drained. Returns the record, the hits of the bucket, and the milliseconds of these requests.
+fn drained(mode: usize) -> (Record, i64, [u64; 2]) {
+    let record = Record::new(Algorithm::TokenBucket, mode, 1);
+    let (limit, _) = laws::rule(&record.schedule.counters[0], record.schedule.variant);
+    let tier = &limit.tiers[0];
+    // Rounded up.
+    let one = tier.window.0 / 1_000 / tier.requests + 1;
+    let at = [one * tier.burst, one * tier.burst + one];
+    let record = record.passed(0, 0, tier.burst as i64).passed(at[0], 0, 1);
+    (record.asked(at[1], 0, 1, Decided::Denied), tier.burst as i64, at)
+}
+
+/// Synced requests that wait for the first reply count in any order, and others do not.
+#[test]
+fn only_waiting_requests_count_in_any_order() {
+    let (mut record, _, at) = drained(SYNCED);
+    assert_eq!(record.broken(), Some("early denial beside all hits"));
+    for asked in &mut record.history.asked {
+        asked.end = instant(at[1] + 1);
+    }
+    assert_eq!(record.broken(), None);
+}
+
+/// Leased requests count in the order of their steps in Redis.
+#[test]
+fn only_steps_in_another_order_count_in_it() {
+    for (swaps, broken) in [(false, Some("early denial beside all hits")), (true, None)] {
+        let (mut record, burst, at) = drained(LEASED);
+        record.history.asked[0].end = instant(at[0] + 2);
+        let mut steps = [(0, burst), (at[0], 1)];
+        if swaps {
+            steps.reverse();
+        }
+        let arrives = at[0] + 1;
+        let record =
+            steps.iter().fold(record, |record, &(now, hits)| record.step(now, arrives, 0, hits));
+        assert_eq!(record.broken(), broken);
     }
 }
 

@@ -102,7 +102,7 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
         if hits > 0 && one.begun <= asked.end {
             // A later window would hide the hits. A bucket counts them as of the
             // instant at which they arrived.
-            let at = one.begun.saturating_add(facts.error);
+            let at = order::latest_before(facts, one).saturating_add(facts.error);
             steps.push((if bucket { at } else { at.min(now) }, hits));
         }
         // Hits that are given back reach the other synced instances as hits do. In the other modes

@@ -19,10 +19,14 @@ pub(super) fn floored(facts: &Facts<'_>, until: Micros) -> i64 {
     let refunds = facts.asked.iter().filter(back).filter(|refund| refund.begun <= until);
     for refund in refunds {
         let since = known(facts, refund);
-        let of = |other| in_flight(facts, other, since, refund.end) + stays[other];
+        let of = |other| in_flight(facts, other, since, [refund.end; 2]) + stays[other];
         let others = (0..instances).filter(|&other| other != refund.instance);
         let lacks: i64 = others.map(|other| of(other).max(0)).sum();
-        stays[refund.instance] = lacks.max(stays[refund.instance]);
+        // After a reload, the instance may have a replica that does not decide the refund.
+        let before = refund.begun.saturating_sub(Micros(1));
+        let own = in_flight(facts, refund.instance, since, [refund.end, before]);
+        let own = if facts.same_rules { 0 } else { own.max(0) };
+        stays[refund.instance] = (lacks + own).max(stays[refund.instance]);
     }
     stays.into_iter().max().unwrap_or(0)
 }
@@ -41,17 +45,18 @@ fn known(facts: &Facts<'_>, refund: &Asked) -> Micros {
     before.map(|call| call.sent).max().unwrap_or(refund.begun)
 }
 
-/// The hits of an instance at `now` that were not in Redis before `since`. It is negative if Redis
-/// had more.
-fn in_flight(facts: &Facts<'_>, instance: usize, since: Micros, now: Micros) -> i64 {
+/// The hits of an instance that were not in Redis before `since`: those that it took until the first
+/// instant of `until`, less those that it gave back until the second. It is negative if Redis had
+/// more.
+fn in_flight(facts: &Facts<'_>, instance: usize, since: Micros, until: [Micros; 2]) -> i64 {
     let asked = facts.asked.iter().filter(|asked| asked.instance == instance);
     let hits = asked.map(|asked| {
         let (taken, back) = match asked.decided {
             Decided::Freed => (asked.hits, asked.hits),
             _ => (asked.passed(), asked.returned()),
         };
-        let taken = if asked.begun <= now { taken } else { 0 };
-        if asked.end <= now { taken - back } else { taken }
+        let taken = if asked.begun <= until[0] { taken } else { 0 };
+        if asked.end <= until[1] { taken - back } else { taken }
     });
     let applied = facts.history.applied.iter().filter(|one| one.key == facts.key);
     let arrived = applied.filter(|one| one.instance == instance && one.at < since);
