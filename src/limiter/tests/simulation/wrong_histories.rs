@@ -292,6 +292,17 @@ fn only_steps_in_another_order_count_in_it() {
     }
 }
 
+/// A denial as of an instant before that of an earlier step says nothing about early denials.
+#[test]
+fn a_denial_after_a_later_step_is_not_early() {
+    for (as_of, broken) in [(0, Some("early denial beside all hits")), (500, None)] {
+        let record = Record::new(Algorithm::TokenBucket, SYNCED, 1).step(as_of, 600, 0, 1);
+        let mut record = record.asked(100, 0, 1, Decided::Denied).step(100, 700, 0, 1);
+        record.history.asked[0].end = instant(800);
+        assert_eq!(record.broken(), broken);
+    }
+}
+
 /// Only hits that are in flight when they are given back through another instance stay counted.
 #[test]
 fn only_hits_in_flight_outlast_their_refund() {

@@ -66,7 +66,8 @@ fn beside_redis(facts: &Facts<'_>) -> Option<String> {
 
 fn beside_hits(facts: &Facts<'_>) -> Option<String> {
     let leased = facts.mode == Mode::Leased;
-    denied(facts).find_map(|asked| {
+    let in_order = |asked: &&Asked| facts.counts_all() || !order::is_overtaken(facts, asked);
+    denied(facts).filter(in_order).find_map(|asked| {
         let held = if leased { held_by_others(facts, asked) } else { 0 };
         let early = |now| facts.allows(&model(facts, asked, now), asked.hits + held, now);
         facts.around(asked.begun).into_iter().all(early).then(|| {
