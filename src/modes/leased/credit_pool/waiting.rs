@@ -71,10 +71,12 @@ impl CreditPool {
     /// Denies the waiting requests that do not fit by the last known state, unless it is outdated,
     /// and those with too many denied refills.
     pub(super) fn deny_waiting(&mut self, known_at: Micros, metrics: &LeasedMetrics) {
+        // Credits of a window that has ended since are still charged to it.
+        let is_outdated = self.is_outdated || !self.returns.is_empty();
         for waiter in std::mem::take(&mut self.waiting) {
             // The known state is of an instant, and says nothing about earlier ones.
             let at = waiter.now.max(known_at);
-            let fits = self.is_outdated || self.fits(waiter.hits, at);
+            let fits = is_outdated || self.fits(waiter.hits, at);
             if fits && waiter.denied_refills < DENIED_REFILLS_MAX {
                 self.waiting.push_back(waiter);
             } else {

@@ -110,6 +110,32 @@ async fn close_reports_a_failed_return() {
     }
 }
 
+/// Credits of a window that ends while a refill is in flight are returned before a request of this
+/// window is denied.
+#[tokio::test(start_paused = true)]
+async fn ended_credits_deny_no_earlier_request() {
+    let cluster = network(1, AT_ONCE);
+    let (instance, other) = (Instance::new(&cluster, 0), Instance::new(&cluster, 0));
+    let limit = of(Algorithm::SlidingWindow, 40, 60);
+    warm(&instance, &limit).await;
+    let unspent = held(&instance) as i64;
+    let left = remaining(&cluster, &limit).await as i64;
+    assert!(other.hit(&KEY, &limit, left).await.unwrap().allowed);
+    cluster.set_conditions(0, Conditions { latency: 10, ..AT_ONCE });
+    let hit = |hits| {
+        let (instance, limit) = (instance.clone(), limit.clone());
+        tokio::spawn(async move { instance.hit(&KEY, &limit, hits).await })
+    };
+    tokio::time::sleep_until(cluster.at(59_995)).await;
+    let (too_many, one) = (hit(unspent + 1), hit(1));
+    tokio::time::sleep_until(cluster.at(60_001)).await;
+    // It takes the credits of the ended window out of the pool.
+    let later = hit(1);
+    assert!(!too_many.await.unwrap().unwrap().allowed);
+    assert!(one.await.unwrap().unwrap().allowed);
+    later.await.unwrap().unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn credits_end_with_their_window() {
     let cluster = network(1, AT_ONCE);
