@@ -251,6 +251,19 @@ fn refunded(arrives: u64, returned: i64) -> Record {
     }
 }
 
+/// Credits of the same instance explain a denial by Redis, which does not know them.
+#[test]
+fn own_credits_explain_a_denial_by_redis() {
+    for (end, broken) in [(0, Some("early denial beside all hits")), (100, None)] {
+        let record = Record::new(Algorithm::FixedWindow, LEASED, 1);
+        let max = record.max();
+        let mut record = record.asked(0, 0, 1, Decided::Denied).redis(50, 0, max);
+        record.history.asked[0].end = instant(end);
+        let record = record.step(0, 80, 0, 1).redis(9_000, 0, -max - 1);
+        assert_eq!(record.broken(), broken);
+    }
+}
+
 /// A request that arrives when a bucket has drained, and one that is denied after one hit more has
 /// drained. Returns the record, the hits of the bucket, and the milliseconds of these requests.
 fn drained(mode: usize) -> (Record, i64, [u64; 2]) {

@@ -160,11 +160,13 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
 }
 
 /// The most credits that the other instances had drawn and not spent, at any instant at which the
-/// denial of `asked` was possibly made.
+/// denial of `asked` was possibly made. If Redis decided `asked`, those of its instance count too:
+/// requests after it can have drawn them.
 fn held_by_others(facts: &Facts<'_>, asked: &Asked) -> i64 {
     let since = asked.begun.saturating_sub(REMEMBERED);
+    let direct = order::own_step(facts, asked).is_some();
     let at = |at: Micros| -> i64 {
-        let others = (0..facts.instances()).filter(|&other| other != asked.instance);
+        let others = (0..facts.instances()).filter(|&one| direct || one != asked.instance);
         others.map(|other| facts.held(other, at).max(0)).sum()
     };
     let changes = facts.history.applied.iter().map(|one| one.at);

@@ -24,23 +24,25 @@ pub(super) fn is_overtaken(facts: &Facts<'_>, asked: &Asked) -> bool {
 /// `asked` has no step. The first requests to a counter have one, before there is a replica or a
 /// credit pool.
 fn overtaking_step(facts: &Facts<'_>, asked: &Asked) -> Option<Micros> {
+    let own = own_step(facts, asked)?;
+    let before = facts.history.applied[..own].iter();
+    let changes = before.filter(|one| one.key == facts.key && one.allowed);
+    let steps = changes.filter_map(|one| one.step.as_ref()).filter(|step| step.hits != 0);
+    steps.map(|step| step.now).max()
+}
+
+/// The position of the step in Redis that decided `asked`.
+pub(super) fn own_step(facts: &Facts<'_>, asked: &Asked) -> Option<usize> {
     if asked.begun == asked.end {
         return None;
     }
-    let steps = facts.history.applied.iter().filter(|one| one.key == facts.key);
-    let mut latest = None;
-    for one in steps {
-        let step = one.step.as_ref()?;
-        let own = one.instance == asked.instance && step.hits == asked.hits;
+    facts.history.applied.iter().position(|one| {
+        let Some(step) = &one.step else { return false };
+        let own = one.key == facts.key && one.instance == asked.instance;
         let in_time = asked.begun <= one.at && one.at <= asked.end;
-        if own && in_time && step.now.0.abs_diff(asked.begun.0) <= facts.error.0 {
-            return latest;
-        }
-        if step.hits != 0 && one.allowed {
-            latest = latest.max(Some(step.now));
-        }
-    }
-    None
+        let as_of = step.now.0.abs_diff(asked.begun.0) <= facts.error.0;
+        own && in_time && as_of && step.hits == asked.hits
+    })
 }
 
 /// The latest arrival of a request to the same instance that possibly waited for the first reply
