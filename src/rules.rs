@@ -29,7 +29,7 @@ pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherSummary, 
 pub use show::near_miss::NearMiss;
 pub use show::selector::descriptor_selector;
 pub use sources::RuleSources;
-pub use xds::{XdsOutcome, XdsResource, XdsRules, XdsUpdate};
+pub use xds::{XDS_TYPE_URL, XdsOutcome, XdsResource, XdsRules, XdsUpdate};
 
 /// All domains of all rule files, compiled.
 #[derive(Debug, Default)]

@@ -23,9 +23,6 @@ mod status;
 pub use client::{Client, check_files, start};
 pub use status::{FirstRules, StreamEnd, XdsStatus};
 
-/// The type of the resources that weir requests.
-pub const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
-
 /// The active rules by xDS, which the client replaces. Its calls may block for seconds.
 pub trait RulesByXds: Send + Sync + 'static {
     /// Applies the resources of a whole response, which has this version. Logs the reasons against

@@ -38,6 +38,9 @@ mod node;
 #[cfg(test)]
 mod tests;
 
+/// The URL of the type of all resources.
+pub const XDS_TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
+
 /// Most bytes of the version of a response, and of each text of a resource that becomes part of
 /// messages and metrics.
 const XDS_TEXT_BYTES_MAX: usize = 4 << 10;

@@ -10,8 +10,7 @@ use super::*;
 use crate::proto::ratelimit::config::ratelimit::v3::{
     RateLimitConfig, RateLimitDescriptor, RateLimitPolicy, RateLimitUnit,
 };
-
-const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
+use crate::rules::XDS_TYPE_URL;
 
 /// Active rules with the files `rules/` and `overlays/` of a folder.
 struct Fixture {
@@ -44,7 +43,7 @@ impl Fixture {
     /// Applies a response with these resources.
     fn apply(&self, version: &str, resources: &[RateLimitConfig]) -> Vec<String> {
         let values: Vec<Vec<u8>> = resources.iter().map(Message::encode_to_vec).collect();
-        let resource = |value| XdsResource { type_url: TYPE_URL, value };
+        let resource = |value| XdsResource { type_url: XDS_TYPE_URL, value };
         let resources: Vec<XdsResource<'_>> =
             values.iter().map(|value| resource(value.as_slice())).collect();
         self.rules.apply_xds(version, &resources).reasons

@@ -3,17 +3,14 @@
 use prost::{DecodeError, Message};
 
 use super::node::Total;
-use super::{XDS_TEXT_BYTES_MAX, XdsResource};
+use super::{XDS_TEXT_BYTES_MAX, XDS_TYPE_URL, XdsResource};
 use crate::escape::excerpt;
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitConfig;
 use crate::proto::wire::{self, Malformed, Value};
 use crate::proto::xds::envoy::service::discovery::v3::DiscoveryResponse;
 use crate::rules::excerpt::shorten;
 
-/// The type of all resources.
-const TYPE: &str = "ratelimit.config.ratelimit.v3.RateLimitConfig";
-
-/// What precedes a type in a URL of a type.
+/// What precedes the type in the URL of a type.
 const TYPE_URL_START: &str = "type.googleapis.com/";
 
 /// Most resources and descriptors per limit of `rules.xds.max_limits`. An empty descriptor has two
@@ -100,7 +97,7 @@ pub(super) fn name_and_domain<'r>(
     resource: &XdsResource<'r>,
 ) -> (Option<&'r str>, Option<&'r str>) {
     let (mut name, mut domain) = (None, None);
-    let mut message = if is_expected(resource.type_url) { resource.value } else { &[] };
+    let mut message = if resource.type_url == XDS_TYPE_URL { resource.value } else { &[] };
     while let Ok(Some((number, value))) = wire::next(&mut message) {
         let Value::Bytes(bytes) = value else { continue };
         match number {
@@ -117,15 +114,12 @@ pub(super) fn response(bytes: &[u8]) -> Result<DiscoveryResponse, String> {
     DiscoveryResponse::decode(bytes).map_err(|error| excerpt(&error.to_string(), ERROR_CHARS_MAX))
 }
 
-fn is_expected(type_url: &str) -> bool {
-    type_url.strip_prefix(TYPE_URL_START) == Some(TYPE)
-}
-
 /// Decodes a resource. The errors contain the words of envoyproxy/ratelimit.
 pub(super) fn config(resource: &XdsResource<'_>) -> Result<RateLimitConfig, String> {
-    if !is_expected(resource.type_url) {
+    if resource.type_url != XDS_TYPE_URL {
         let got = shorten(resource.type_url);
-        return Err(format!("mismatched message type: got \"{got}\", want \"{TYPE}\""));
+        let want = XDS_TYPE_URL.trim_start_matches(TYPE_URL_START);
+        return Err(format!("mismatched message type: got \"{got}\", want \"{want}\""));
     }
     // The text of the error has a part per level of the message.
     let short = |error: DecodeError| excerpt(&error.to_string(), ERROR_CHARS_MAX);

@@ -15,8 +15,6 @@ mod merging;
 mod random;
 mod responses;
 
-const TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
-
 fn config(name: &str, domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitConfig {
     RateLimitConfig { name: name.to_owned(), domain: domain.to_owned(), descriptors }
 }
@@ -72,7 +70,7 @@ fn update(
 ) -> XdsUpdate {
     let values: Vec<Vec<u8>> = configs.iter().map(Message::encode_to_vec).collect();
     let resources: Vec<XdsResource<'_>> =
-        values.iter().map(|value| XdsResource { type_url: TYPE_URL, value }).collect();
+        values.iter().map(|value| XdsResource { type_url: XDS_TYPE_URL, value }).collect();
     let (set, _) = rule_set(before, options);
     before.update(version, &resources, &set, options)
 }

@@ -14,11 +14,11 @@ use tokio::time::timeout;
 
 use super::updates::{Stamp, applied};
 use crate::proto::xds::envoy::service::discovery::v3::DiscoveryResponse;
-use crate::rules::XdsOutcome;
+use crate::rules::{XDS_TYPE_URL, XdsOutcome};
 use crate::time::Micros;
+use crate::xds::RulesByXds;
 use crate::xds::cache::Cache;
 use crate::xds::status::XdsStatus;
-use crate::xds::{RulesByXds, TYPE_URL};
 
 /// Pause after a failed write, unless other rules become active before.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -92,7 +92,7 @@ pub(super) async fn keep(
 
 /// Writes the active rules as a response of all their resources.
 fn write(cache: &Cache, rules: &dyn RulesByXds, stamp: Stamp) -> io::Result<()> {
-    let any = |value| Any { type_url: TYPE_URL.to_owned(), value };
+    let any = |value| Any { type_url: XDS_TYPE_URL.to_owned(), value };
     let resources: Vec<Any> = rules.encoded().into_iter().map(any).collect();
     if resources.is_empty() && !stamp.is_accepted {
         // The next start would be ready without rules, although the server has some.

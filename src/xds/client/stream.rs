@@ -23,10 +23,10 @@ use crate::proto::xds::envoy::config::core::v3::Node;
 use crate::proto::xds::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 use crate::proto::xds::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
 use crate::proto::xds::google::rpc;
+use crate::rules::XDS_TYPE_URL;
 use crate::settings::XdsSettings;
 use crate::time::SystemClock;
 use crate::tls::TlsError;
-use crate::xds::TYPE_URL;
 use crate::xds::connector::Connector;
 use crate::xds::credentials::Credentials;
 use crate::xds::session::{Answer, Next, Request, Session};
@@ -140,7 +140,7 @@ impl Server {
             version_info: request.version,
             node: Some(self.node.clone()),
             resource_names: Vec::new(),
-            type_url: TYPE_URL.to_owned(),
+            type_url: XDS_TYPE_URL.to_owned(),
             response_nonce: request.nonce,
             error_detail: request.error.map(detail),
         }

@@ -17,7 +17,7 @@ fn embedded(field: u32, content: &[u8]) -> Vec<u8> {
 
 fn update_bytes(before: &XdsRules, values: &[Vec<u8>]) -> (XdsRules, Vec<String>) {
     let resources: Vec<XdsResource<'_>> =
-        values.iter().map(|value| XdsResource { type_url: TYPE_URL, value }).collect();
+        values.iter().map(|value| XdsResource { type_url: XDS_TYPE_URL, value }).collect();
     let update = before.update("2", &resources, &RuleSet::default(), &Options::default());
     rules_and_reasons(update)
 }

@@ -26,15 +26,15 @@ fn a_merged_domain_keeps_its_lost_resources() {
     let all = [of("r1", "a", "k", 10), of("r2", "a", "l", 5)];
     let (before, _) = updated(&XdsRules::default(), "1", &all, &options);
     for (type_url, r1) in [
-        (TYPE_URL, damaged("r1", "a")),
-        (TYPE_URL, b"\xff\xff".to_vec()),
-        (TYPE_URL, of("r1", "", "k", 1).encode_to_vec()),
+        (XDS_TYPE_URL, damaged("r1", "a")),
+        (XDS_TYPE_URL, b"\xff\xff".to_vec()),
+        (XDS_TYPE_URL, of("r1", "", "k", 1).encode_to_vec()),
         ("other", Vec::new()),
     ] {
         let mut rules = before.clone();
         for requests in [6, 7] {
             let r2 = of("r2", "a", "l", requests).encode_to_vec();
-            let update = after(&rules, &[(type_url, r1.clone()), (TYPE_URL, r2)], &options);
+            let update = after(&rules, &[(type_url, r1.clone()), (XDS_TYPE_URL, r2)], &options);
             assert_eq!((update.kept, update.dropped), (1, 0), "{type_url} {r1:?}");
             rules = update.rules;
             let expected = ["a.k 10/HOUR".to_owned(), format!("a.l {requests}/HOUR")];
@@ -57,7 +57,8 @@ fn a_lost_limit_stays_if_it_is_stricter() {
         let all = [of("r1", "a", "k", lost), of("r2", "a", "k", 9)];
         let (before, _) = updated(&XdsRules::default(), "1", &all, &options);
         let r2 = of("r2", "a", "k", valid).encode_to_vec();
-        let update = after(&before, &[(TYPE_URL, damaged("r1", "a")), (TYPE_URL, r2)], &options);
+        let update =
+            after(&before, &[(XDS_TYPE_URL, damaged("r1", "a")), (XDS_TYPE_URL, r2)], &options);
         assert_eq!(limits(&update.rules), [expected]);
     }
 }
@@ -67,7 +68,7 @@ fn a_lost_limit_stays_if_it_is_stricter() {
 fn a_damaged_resource_keeps_its_domain_only() {
     let before = accepted(&[of("r1", "a", "k", 1), of("r2", "b", "k", 2), of("r3", "c", "k", 3)]);
     // r1 by its name, and r2's domain under another name.
-    let resources = [(TYPE_URL, damaged("r1", "x")), (TYPE_URL, damaged("r9", "b"))];
+    let resources = [(XDS_TYPE_URL, damaged("r1", "x")), (XDS_TYPE_URL, damaged("r9", "b"))];
     let update = after(&before, &resources, &Options::default());
     assert_eq!(limits(&update.rules), ["a.k 1/HOUR", "b.k 2/HOUR"]);
     assert_eq!((update.kept, update.dropped), (2, 1));

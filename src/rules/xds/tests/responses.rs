@@ -64,7 +64,7 @@ fn another_type_and_undecodable_bytes_are_reasons() {
     };
     let errors = update("type.googleapis.com/envoy.config.cluster.v3.Cluster", b"");
     assert!(errors.starts_with("xds: mismatched message type: got \"type.goog"), "{errors}");
-    let errors = update(TYPE_URL, b"\xff\xff");
+    let errors = update(XDS_TYPE_URL, b"\xff\xff");
     assert!(errors.starts_with("xds: cannot parse invalid wire-format data"), "{errors}");
 }
 
@@ -129,9 +129,9 @@ fn an_error_above_keeps_everything_below() {
 fn unreadable_resources_keep_absent_domains() {
     let before = accepted(&[of_domain("a", vec![leaf("k", "", 1, Day)]), of_domain("b", vec![])]);
     let of_b = of_domain("b", vec![leaf("k", "", 2, Day)]).encode_to_vec();
-    for (type_url, value) in [(TYPE_URL, &b"\xff\xff"[..]), ("other", &b""[..])] {
+    for (type_url, value) in [(XDS_TYPE_URL, &b"\xff\xff"[..]), ("other", &b""[..])] {
         let resources =
-            [XdsResource { type_url, value }, XdsResource { type_url: TYPE_URL, value: &of_b }];
+            [XdsResource { type_url, value }, XdsResource { type_url: XDS_TYPE_URL, value: &of_b }];
         let update = before.update("2", &resources, &RuleSet::default(), &Options::default());
         assert_eq!((update.kept, update.dropped), (1, 0));
         let (rules, errors) = rules_and_reasons(update);
@@ -166,7 +166,7 @@ fn a_domain_of_a_file_is_a_reason() {
     let before = accepted(&[config("r", "b", vec![leaf("k", "", 1, Day)])]);
     let value = config("r", "a", vec![leaf("k", "", 2, Day)]).encode_to_vec();
     let other = of_domain("c", vec![leaf("k", "", 3, Day)]).encode_to_vec();
-    let resources = [&value, &other].map(|value| XdsResource { type_url: TYPE_URL, value });
+    let resources = [&value, &other].map(|value| XdsResource { type_url: XDS_TYPE_URL, value });
     for merge_domains in [false, true] {
         let options = Options { merge_domains, ..Options::default() };
         let (rules, errors) = rules_and_reasons(before.update("2", &resources, &active, &options));
