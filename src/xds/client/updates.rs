@@ -75,7 +75,11 @@ impl Updates {
         };
         if is_new && !reasons.is_empty() {
             let reasons = reasons.len();
-            tracing::error!(version, reasons, "rules by xDS rejected: valid parts are active");
+            tracing::error!(
+                version,
+                reasons,
+                "rules by xDS rejected: invalid parts are not active"
+            );
         } else if is_new && now >= self.logged.saturating_add(PAUSE) {
             self.logged = now;
             tracing::info!(version, resources, "rules by xDS accepted");
