@@ -86,12 +86,7 @@ fn the_password_file_is_read_per_connection() {
 fn sentinels_lead_to_the_new_primary() {
     let _permit = exclusive();
     let mut watched = Watched::start();
-    let ports = watched.sentinel_ports();
-    let nodes = ports[1..].iter().map(|port| format!("&node=127.0.0.1:{port}"));
-    let nodes: String = nodes.collect();
-    let url =
-        format!("redis-sentinel://127.0.0.1:{}?sentinelServiceName={SERVICE}{nodes}", ports[0]);
-    let weir = over(&url, RULES).store_timeout("1s").start();
+    let weir = over(&watched.url(), RULES).store_timeout("1s").start();
     ready(&weir);
     assert_eq!(remaining(&weir), Some(999_999));
     watched.servers[0].kill();

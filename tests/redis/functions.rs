@@ -8,7 +8,7 @@ use weir::store::redis::script::{Script, library};
 use crate::support::load::{Load, LoadResult, MakeRequest, figures};
 use crate::support::on_redis::{over, ready};
 use crate::support::redis::resp::Reply;
-use crate::support::redis::sentinel::{SERVICE, Watched};
+use crate::support::redis::sentinel::Watched;
 use crate::support::redis::server::Server;
 use crate::support::rls::{costing, descriptor, headers, request};
 use crate::support::schedule::{exclusive, shared};
@@ -219,12 +219,7 @@ fn a_lone_peek_succeeds_while_memory_is_full() {
 fn the_new_primary_runs_functions() {
     let _permit = exclusive();
     let mut watched = Watched::start();
-    let ports = watched.sentinel_ports();
-    let nodes = ports[1..].iter().map(|port| format!("&node=127.0.0.1:{port}"));
-    let nodes: String = nodes.collect();
-    let url =
-        format!("redis-sentinel://127.0.0.1:{}?sentinelServiceName={SERVICE}{nodes}", ports[0]);
-    let weir = over(&url, RULES).store_timeout("1s").start();
+    let weir = over(&watched.url(), RULES).store_timeout("1s").start();
     ready(&weir);
     assert_eq!(remaining(&weir, 2), Some(498));
     let function = Script::Entries.function();

@@ -46,6 +46,14 @@ impl Watched {
         self.sentinels.iter().map(|sentinel| sentinel.port()).collect()
     }
 
+    /// The URL of the service, by all its sentinels.
+    pub(crate) fn url(&self) -> String {
+        let ports = self.sentinel_ports();
+        let nodes: String =
+            ports[1..].iter().map(|port| format!("&node=127.0.0.1:{port}")).collect();
+        format!("redis-sentinel://127.0.0.1:{}?sentinelServiceName={SERVICE}{nodes}", ports[0])
+    }
+
     /// Waits until every sentinel reports the replica as the new primary.
     pub(crate) fn wait_for_failover(&self) {
         let end = format!("127.0.0.1 {}", self.servers[1].port());
