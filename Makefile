@@ -70,7 +70,7 @@ test-shuttle: ## interleavings of the memory store
 
 # Installs curl with the system's package manager if it is missing.
 curl:
-	@sh tests/support/install-curl.sh
+	@command -v curl >/dev/null || sh tests/support/install.sh curl curl curl curl curl
 
 # Installs redis-server with the system's package manager if it is missing.
 redis:

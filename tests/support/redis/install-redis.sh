@@ -9,32 +9,8 @@ have() {
     command -v "$1" >/dev/null 2>&1
 }
 
-install() {
-    if [ "$(id -u)" = 0 ] || [ "$1" = brew ]; then
-        "$@"
-    elif have sudo; then
-        sudo "$@"
-    else
-        echo "make test needs redis-server: install it, or let root or sudo run: $*" >&2
-        exit 1
-    fi
-}
-
 if ! have redis-server || ! have redis-cli; then
-    echo "make test needs redis-server, which is missing: installing it" >&2
-    if have apt-get; then
-        install apt-get update
-        install apt-get install -y --no-install-recommends redis-server
-    elif have dnf; then
-        install dnf install -y redis
-    elif have apk; then
-        install apk add redis
-    elif have brew; then
-        install brew install redis
-    else
-        echo "make test knows none of apt-get, dnf, apk and brew here: install Redis yourself" >&2
-        exit 1
-    fi
+    sh "$(dirname "$0")/../install.sh" redis-server redis-server redis redis redis
     have redis-server && have redis-cli || {
         echo "Redis was installed, but redis-server or redis-cli is not on the path" >&2
         exit 1
