@@ -22,6 +22,18 @@ struct Bench {
     limiter: Limiter,
 }
 
+/// A request to domain `d` that may wait for ever.
+fn with<'r>(descriptors: &'r [Descriptor<'r>]) -> Request<'r> {
+    Request {
+        domain: "d",
+        descriptors,
+        hits_addend: 0,
+        timeout: None,
+        trace: Default::default(),
+        must_decide: None,
+    }
+}
+
 impl Bench {
     fn new(descriptors: &str, config: ResponseSettings) -> Bench {
         Bench::with(descriptors, config, &Options::default())
@@ -50,14 +62,7 @@ impl Bench {
                 is_negative_hits: false,
             })
             .collect();
-        let request = Request {
-            domain: "d",
-            descriptors: &descriptors,
-            hits_addend: 0,
-            timeout: None,
-            trace: Default::default(),
-            must_decide: None,
-        };
+        let request = with(&descriptors);
         self.check(&request)
     }
 
@@ -240,14 +245,7 @@ fn decide(limiter: &Limiter<FakeStore>, rules: &RuleSet) -> Verdict {
         hits_addend: None,
         is_negative_hits: false,
     });
-    let request = Request {
-        domain: "d",
-        descriptors: &descriptors,
-        hits_addend: 0,
-        timeout: None,
-        trace: Default::default(),
-        must_decide: None,
-    };
+    let request = with(&descriptors);
     let verdict = limiter.check(rules, &request, NOW);
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(verdict)
 }
@@ -280,14 +278,7 @@ fn any_mix_of_descriptors_has_an_order() {
             is_negative_hits: false,
         })
         .collect();
-    let request = Request {
-        domain: "d",
-        descriptors: &descriptors,
-        hits_addend: 0,
-        timeout: None,
-        trace: Default::default(),
-        must_decide: None,
-    };
+    let request = with(&descriptors);
     let verdict = bench.check(&request);
     assert_eq!(header(&verdict, "x-ratelimit-remaining"), Some("0"));
 
@@ -299,14 +290,7 @@ fn any_mix_of_descriptors_has_an_order() {
             hits_addend: Some(hits),
             is_negative_hits: false,
         }];
-        bench.check(&Request {
-            domain: "d",
-            descriptors: &descriptors,
-            hits_addend: 0,
-            timeout: None,
-            trace: Default::default(),
-            must_decide: None,
-        });
+        bench.check(&with(&descriptors));
     };
     spend("b", 700);
     spend("n", 499);

@@ -32,14 +32,7 @@ impl Bench {
                 is_negative_hits: *hits < 0,
             })
             .collect();
-        self.check(&Request {
-            domain: "d",
-            descriptors: &descriptors,
-            hits_addend: 0,
-            timeout: None,
-            trace: Default::default(),
-            must_decide: None,
-        })
+        self.check(&with(&descriptors))
     }
 
     /// The remaining hits of `key`, by a peek.
@@ -288,14 +281,7 @@ fn a_slot_of_the_fallback_is_released_by_its_lease() {
     let send = |entries: &[Entry<'_>], hits: i64| {
         let hits_addend = Some(hits.unsigned_abs());
         let one = Descriptor { entries, limit: None, hits_addend, is_negative_hits: hits < 0 };
-        let request = Request {
-            domain: "d",
-            descriptors: &[one],
-            hits_addend: 0,
-            timeout: None,
-            trace: Default::default(),
-            must_decide: None,
-        };
+        let request = with(&[one]);
         runtime.block_on(limiter.check(&bench.rules, &request, NOW))
     };
     let slots = Entry { key: "slots", value: "" };

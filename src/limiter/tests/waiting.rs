@@ -43,14 +43,7 @@ async fn an_awaited_store_decides_as_an_inline_one() {
             is_negative_hits: round % 7 == 6,
         };
         let descriptors: Vec<_> = entries.iter().map(|one| descriptor(&one[..])).collect();
-        let request = Request {
-            domain: "d",
-            descriptors: &descriptors,
-            hits_addend: 0,
-            timeout: None,
-            trace: Default::default(),
-            must_decide: None,
-        };
+        let request = with(&descriptors);
         let now = NOW.saturating_add(Micros::from_millis(500 * round as u64));
         let inline = bench.limiter.check(&bench.rules, &request, now).now_or_never();
         let inline = inline.expect("nothing to await");
@@ -87,14 +80,7 @@ fn a_request_that_must_decide_gets_the_fallback() {
         };
         let descriptors: Vec<_> = entries.iter().map(|one| descriptor(&one[..])).collect();
         let must_decide = AtomicBool::new(false);
-        let request = Request {
-            domain: "d",
-            descriptors: &descriptors,
-            hits_addend: 0,
-            timeout: None,
-            trace: Default::default(),
-            must_decide: Some(&must_decide),
-        };
+        let request = Request { must_decide: Some(&must_decide), ..with(&descriptors) };
         let mut check = Box::pin(limiter.check(&bench.rules, &request, NOW));
         assert!(check.as_mut().now_or_never().is_none(), "the store has not answered");
         must_decide.store(true, Ordering::Relaxed);
