@@ -71,6 +71,13 @@ fn errors(file: &str, env: &[(&str, &str)], flags: Flags) -> Vec<String> {
     }
 }
 
+/// The rules cannot read the settings, so this default is written twice.
+#[test]
+fn rules_have_the_default_of_max_limits() {
+    let max_limits = XdsSettings::default().max_limits;
+    assert_eq!(max_limits, crate::rules::Options::default().xds_limits_max);
+}
+
 #[test]
 fn each_source_overrides_the_weaker_ones() {
     let file = "grpc: { listen: '[::]:3' }\nrules: { paths: [c, cc] }";
