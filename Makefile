@@ -14,7 +14,7 @@ GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golan
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation soak h2spec memory-attacks promises lint fmt fuzz deny accuracy bench bench-xds modes helm-test helm-docs docs docs-settings
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation soak h2spec memory-attacks durations lint fmt fuzz deny accuracy bench bench-xds modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -108,10 +108,10 @@ memory-attacks: ## memory and other clients under attack
 
 # New TLS connections beside stalled ones, and probes beside a flood of /json. `test` runs the same tests with
 # wider bounds.
-PROMISES := stalled_handshakes_delay_no_client a_flood_of_json_does_not_delay_probes
-promises: ## the durations that docs/operating.md states
+DURATIONS := stalled_handshakes_delay_no_client a_flood_of_json_does_not_delay_probes
+durations: ## the durations that docs/operating.md states
 	WEIR_STRICT_DURATIONS=1 $(CARGO) test --locked --release --test it -- --nocapture --test-threads=1 \
-		$(PROMISES:%=connections::%)
+		$(DURATIONS:%=connections::%)
 
 lint: ## clippy, with warnings denied
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings

@@ -50,7 +50,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// Whether `make promises` runs the tests: on a release build and one after the other, so that the
+/// Whether `make durations` runs the tests: on a release build and one after the other, so that the
 /// durations of docs/operating.md hold.
 fn is_strict() -> bool {
     std::env::var_os("WEIR_STRICT_DURATIONS").is_some()
