@@ -280,8 +280,8 @@ fn a_slot_of_the_fallback_is_released_by_its_lease() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let send = |entries: &[Entry<'_>], hits: i64| {
         let hits_addend = Some(hits.unsigned_abs());
-        let one = Descriptor { entries, limit: None, hits_addend, is_negative_hits: hits < 0 };
-        let request = with(&[one]);
+        let one = [Descriptor { entries, limit: None, hits_addend, is_negative_hits: hits < 0 }];
+        let request = with(&one);
         runtime.block_on(limiter.check(&bench.rules, &request, NOW))
     };
     let slots = Entry { key: "slots", value: "" };
