@@ -11,6 +11,7 @@ use crate::algorithm;
 use crate::limit::{Algorithm, Limit};
 use crate::store::StoreError;
 use crate::testing::simulated_node::SimulatedNode;
+use crate::testing::simulated_store::LostCall;
 use crate::time::Micros;
 
 /// Modes, as [`schedule`] takes them.
@@ -260,6 +261,26 @@ fn own_credits_explain_a_denial_by_redis() {
         let mut record = record.asked(0, 0, 1, Decided::Denied).redis(50, 0, max);
         record.history.asked[0].end = instant(end);
         let record = record.step(0, 80, 0, 1).redis(9_000, 0, -max - 1);
+        assert_eq!(record.broken(), broken);
+    }
+}
+
+/// Hits of a bucket whose reply was lost drain after the credits that were drawn before them.
+#[test]
+fn lost_hits_drain_after_earlier_credits() {
+    for (ahead, broken) in [(false, Some("early denial beside all hits")), (true, None)] {
+        let mut record = Record::new(Algorithm::TokenBucket, LEASED, 1);
+        let (limit, _) = laws::rule(&record.schedule.counters[0], record.schedule.variant);
+        let (key, tier) = (record.history.keys[0], &limit.tiers[0]);
+        let half = tier.burst / 2;
+        let step = algorithm::plan(&limit, half as i64, instant(1));
+        let sent = instant(1);
+        record.history.lost.push(LostCall { key, step, sent, may_have_run: true });
+        let drawn = if ahead { half } else { 1 };
+        let record = record.passed(0, 0, 1).redis(0, 0, drawn as i64).step(1, 2, 0, half as i64);
+        // The credits have drained by then.
+        let later = tier.window.0 / 1_000 * half / tier.requests;
+        let record = record.asked(later, 0, (tier.burst - half) as i64 + 1, Decided::Denied);
         assert_eq!(record.broken(), broken);
     }
 }

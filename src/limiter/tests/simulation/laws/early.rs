@@ -120,7 +120,13 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
     for lost in facts.lost.iter().filter(|lost| lost.sent <= asked.end) {
         let hits = lost.step.hits;
         if hits > 0 && lost.may_have_run {
-            steps.push((lost.sent.min(now), hits));
+            // In a bucket, the credits that were drawn before drain first.
+            let before = if facts.mode == Mode::Leased && bucket {
+                (0..facts.instances()).map(|one| facts.held(one, lost.sent).max(0)).sum()
+            } else {
+                0
+            };
+            steps.push((lost.sent.min(now), hits + before));
             continue;
         }
         // Hits that were to return, and possibly stay counted. A leased instance does not send them
