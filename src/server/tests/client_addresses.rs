@@ -125,9 +125,8 @@ async fn waiting_memory_is_left_for_other_addresses(fast_path: bool) {
 }
 
 /// Health watches stay open, so what they take does not come back.
-#[tokio::test]
-async fn watches_are_left_for_other_addresses() {
-    let (server, metrics) = serving(ByDomain, true);
+async fn watches_are_left_for_other_addresses(fast_path: bool) {
+    let (server, metrics) = serving(ByDomain, fast_path);
     let mut flood = Vec::new();
     for _ in 0..3 {
         let mut raw = Raw::connect_from(FLOOD, server.addresses.grpc).await;
@@ -197,4 +196,5 @@ over_both_paths! {
     waiting_memory_is_left_for_other_addresses,
     deciding_memory_is_left_for_other_addresses,
     calls_that_may_not_wait_are_decided,
+    watches_are_left_for_other_addresses,
 }

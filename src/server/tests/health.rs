@@ -9,7 +9,7 @@ use tonic_health::pb::health_check_response::ServingStatus::{
 };
 use tonic_health::pb::health_client::HealthClient;
 
-use super::support::{Served, http, serve, settings};
+use super::support::{Served, http, serve, settings_over};
 use crate::server::Health;
 use crate::server::tests::test_handlers::ByDomain;
 
@@ -45,9 +45,8 @@ async fn probes(server: &Served) -> [(u16, String); 3] {
     answers.try_into().unwrap()
 }
 
-#[tokio::test]
-async fn health_follows_the_application_and_the_drain() {
-    let mut config = settings();
+async fn health_follows_the_application_and_the_drain(fast_path: bool) {
+    let mut config = settings_over(fast_path);
     // Long enough for all checks. The end of the test does not wait for it.
     config.drain.delay = Duration::from_secs(3600);
     let server = serve(ByDomain, config);
@@ -69,9 +68,8 @@ async fn health_follows_the_application_and_the_drain() {
     assert_eq!(probes(&server).await, [dead, ok(200), unready], "a draining process is live");
 }
 
-#[tokio::test]
-async fn a_health_watch_does_not_delay_the_drain() {
-    let server = serve(ByDomain, settings());
+async fn a_health_watch_does_not_delay_the_drain(fast_path: bool) {
+    let server = serve(ByDomain, settings_over(fast_path));
     let mut client = HealthClient::new(server.channel().await);
     let mut stream = client.watch(check("ratelimit")).await.unwrap().into_inner();
     stream.next().await.unwrap().unwrap();
@@ -79,9 +77,8 @@ async fn a_health_watch_does_not_delay_the_drain() {
     while let Some(Ok(_)) = stream.next().await {}
 }
 
-#[tokio::test]
-async fn known_names_are_serving_and_others_not_found() {
-    let server = serve(ByDomain, settings());
+async fn known_names_are_serving_and_others_not_found(fast_path: bool) {
+    let server = serve(ByDomain, settings_over(fast_path));
     let mut client = HealthClient::new(server.channel().await);
     for name in NAMES {
         let answer = client.check(check(name)).await.unwrap().into_inner();
@@ -92,9 +89,8 @@ async fn known_names_are_serving_and_others_not_found() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn a_watch_of_an_unknown_name_stays_open() {
-    let mut config = settings();
+async fn a_watch_of_an_unknown_name_stays_open(fast_path: bool) {
+    let mut config = settings_over(fast_path);
     // Long enough for all checks. The end of the test does not wait for it.
     config.drain.delay = Duration::from_secs(3600);
     let server = serve(ByDomain, config);
@@ -126,13 +122,20 @@ macro_rules! services_of {
     }};
 }
 
-#[tokio::test]
-async fn reflection_lists_the_service_in_both_versions() {
-    let server = serve(ByDomain, settings());
+async fn reflection_lists_the_service_in_both_versions(fast_path: bool) {
+    let server = serve(ByDomain, settings_over(fast_path));
     for services in [services_of!(v1, server), services_of!(v1alpha, server)] {
         for name in ["envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"] {
             assert!(services.iter().any(|service| service == name), "{name} in {services:?}");
         }
     }
     server.stop().await;
+}
+
+over_both_paths! {
+    health_follows_the_application_and_the_drain,
+    a_health_watch_does_not_delay_the_drain,
+    known_names_are_serving_and_others_not_found,
+    a_watch_of_an_unknown_name_stays_open,
+    reflection_lists_the_service_in_both_versions,
 }

@@ -13,9 +13,8 @@ use crate::server::grpc::should_rate_limit::PATH as SHOULD_RATE_LIMIT;
 use crate::server::tests::test_handlers::ByDomain;
 
 /// The buffers of all connections may have 256 KiB. Each stored path counts a read buffer of 8 KiB.
-#[tokio::test]
-async fn stored_paths_count_as_buffers() {
-    let (server, metrics) = serving(ByDomain, true);
+async fn stored_paths_count_as_buffers(fast_path: bool) {
+    let (server, metrics) = serving(ByDomain, fast_path);
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     let stores_path = [0x83, 0x86, 0x44, 2, b'/', b'x'];
     let call = |stream| frame(HEADERS, END_HEADERS | END_STREAM, stream, &stores_path);
@@ -29,11 +28,10 @@ async fn stored_paths_count_as_buffers() {
 }
 
 /// A connection may hold 16 KiB without counting. A call takes 6 KiB of them.
-#[tokio::test]
-async fn headers_of_waiting_calls_count() {
+async fn headers_of_waiting_calls_count(fast_path: bool) {
     let long = [&[0x00, 13][..], b"grpc-encoding", &[0x7f, 0xe1, 0x5c], &[b'x'; 12_000]].concat();
     for path in [SHOULD_RATE_LIMIT, "/grpc.health.v1.Health/Check"] {
-        let (server, metrics) = serving(ByDomain, true);
+        let (server, metrics) = serving(ByDomain, fast_path);
         let mut waiting = Raw::connect(server.addresses.grpc, &[]).await;
         let headers = [headers_to(path), long.clone()].concat();
         assert!(waiting.send(&frame(HEADERS, END_HEADERS, 1, &headers)).await);
@@ -45,9 +43,8 @@ async fn headers_of_waiting_calls_count() {
 }
 
 /// h2 would read the rest of a field without a name again, as a stored path.
-#[tokio::test]
-async fn a_header_without_a_name_closes_its_connection() {
-    let (server, metrics) = serving(ByDomain, true);
+async fn a_header_without_a_name_closes_its_connection(fast_path: bool) {
+    let (server, metrics) = serving(ByDomain, fast_path);
     let nameless = [0x00, 0x00, 0x83, 0x44, 1, b'/'];
     let flags = [END_STREAM, END_STREAM | END_HEADERS];
     for (flags, closed) in flags.into_iter().zip(1..) {
@@ -62,9 +59,8 @@ async fn a_header_without_a_name_closes_its_connection() {
 }
 
 /// A thousand frames of one byte take 320 KiB.
-#[tokio::test]
-async fn slots_of_frames_count_as_buffers() {
-    let (server, metrics) = serving(ByDomain, true);
+async fn slots_of_frames_count_as_buffers(fast_path: bool) {
+    let (server, metrics) = serving(ByDomain, fast_path);
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     let head = frame(HEADERS, END_HEADERS, 1, &call_headers());
     let prefix = frame(DATA, 0, 1, &[0, 0, 0x0f, 0x42, 0x40]);
@@ -79,9 +75,8 @@ async fn slots_of_frames_count_as_buffers() {
 
 /// A stored header makes each further HEADERS frame of 14 bytes too large. Their 400 streams take
 /// 768 KiB, and their frames alone would have room.
-#[tokio::test]
-async fn streams_that_h2_refuses_count() {
-    let (server, metrics) = serving(ByDomain, true);
+async fn streams_that_h2_refuses_count(fast_path: bool) {
+    let (server, metrics) = serving(ByDomain, fast_path);
     let mut hostile = Raw::connect(server.addresses.grpc, &[]).await;
     let stored = [&[0x40, 1, b'x', 0x7f, 0x97, 0x1e][..], &[b'v'; 3990]].concat();
     let begun = frame(HEADERS, END_HEADERS | END_STREAM, 1, &stored);
@@ -94,9 +89,8 @@ async fn streams_that_h2_refuses_count() {
     stop_empty(server, &metrics).await;
 }
 
-#[tokio::test]
-async fn incomplete_headers_end_in_time() {
-    let (server, metrics) = serve_one_worker(ByDomain, true, |settings| {
+async fn incomplete_headers_end_in_time(fast_path: bool) {
+    let (server, metrics) = serve_one_worker(ByDomain, fast_path, |settings| {
         settings.grpc.call_timeout = Duration::from_millis(50);
     });
     let begun = frame(HEADERS, 0, 1, &call_headers());
@@ -112,9 +106,8 @@ async fn incomplete_headers_end_in_time() {
 }
 
 /// A client of h2, with headers that change with each call.
-#[tokio::test]
-async fn honest_headers_count_little() {
-    let (server, metrics) = serve_one_worker(ByDomain, true, |_| {});
+async fn honest_headers_count_little(fast_path: bool) {
+    let (server, metrics) = serve_one_worker(ByDomain, fast_path, |_| {});
     let mut client = server.client().await;
     for call in 0..1000 {
         let mut request = tonic::Request::new(request("ok"));
@@ -127,4 +120,14 @@ async fn honest_headers_count_little() {
     assert!(held <= 32 * 1024, "{held} bytes");
     drop(client);
     stop_empty(server, &metrics).await;
+}
+
+over_both_paths! {
+    stored_paths_count_as_buffers,
+    headers_of_waiting_calls_count,
+    a_header_without_a_name_closes_its_connection,
+    slots_of_frames_count_as_buffers,
+    streams_that_h2_refuses_count,
+    incomplete_headers_end_in_time,
+    honest_headers_count_little,
 }

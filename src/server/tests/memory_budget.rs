@@ -171,9 +171,8 @@ async fn unread_responses_count_in_the_budget(fast_path: bool) {
     stop_empty(server, &metrics).await;
 }
 
-#[tokio::test]
-async fn connections_over_the_budget_are_refused() {
-    let (server, metrics) = serving(ByDomain, true);
+async fn connections_over_the_budget_are_refused(fast_path: bool) {
+    let (server, metrics) = serving(ByDomain, fast_path);
     let mut open = Vec::new();
     for _ in 0..8 {
         let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
@@ -193,9 +192,8 @@ async fn connections_over_the_budget_are_refused() {
 
 /// Each of five clients sends calls and does not read. Its connection then counts 70 KiB or more, and
 /// the buffers of all may have 256 KiB.
-#[tokio::test]
-async fn a_connection_that_does_not_read_is_evicted() {
-    let (server, metrics) = serving(ByDomain, true);
+async fn a_connection_that_does_not_read_is_evicted(fast_path: bool) {
+    let (server, metrics) = serving(ByDomain, fast_path);
     let mut clients = Vec::new();
     for _ in 0..5 {
         let socket = TcpSocket::new_v4().unwrap();
@@ -237,10 +235,9 @@ const STREAMING_PATHS: [&str; 3] = [
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
 
-#[tokio::test]
-async fn a_streaming_call_must_send_its_message_in_time() {
+async fn a_streaming_call_must_send_its_message_in_time(fast_path: bool) {
     let (server, metrics) =
-        serving_with(ByDomain, true, |settings| settings.grpc.call_timeout = SHORT);
+        serving_with(ByDomain, fast_path, |settings| settings.grpc.call_timeout = SHORT);
     for (path, timeouts) in STREAMING_PATHS.into_iter().zip(1..) {
         let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
         assert!(raw.send(&frame(HEADERS, END_HEADERS, 1, &headers_to(path))).await);
@@ -257,10 +254,9 @@ pub(super) fn watch(stream: u32) -> Vec<u8> {
     [head, frame(DATA, END_STREAM, stream, &[0; 5])].concat()
 }
 
-#[tokio::test]
-async fn a_watch_must_be_read_in_time() {
+async fn a_watch_must_be_read_in_time(fast_path: bool) {
     let (server, metrics) =
-        serving_with(ByDomain, true, |settings| settings.grpc.call_timeout = SHORT);
+        serving_with(ByDomain, fast_path, |settings| settings.grpc.call_timeout = SHORT);
     let mut raw = Raw::connect(server.addresses.grpc, &[(INITIAL_WINDOW_SIZE, 0)]).await;
     assert!(raw.send(&watch(1)).await);
     while raw.next().await.expect("the connection stays").kind != RST_STREAM {}
@@ -269,10 +265,9 @@ async fn a_watch_must_be_read_in_time() {
     stop_empty(server, &metrics).await;
 }
 
-#[tokio::test]
-async fn a_watch_that_is_read_may_stay() {
+async fn a_watch_that_is_read_may_stay(fast_path: bool) {
     let (server, metrics) =
-        serving_with(ByDomain, true, |settings| settings.grpc.call_timeout = SHORT);
+        serving_with(ByDomain, fast_path, |settings| settings.grpc.call_timeout = SHORT);
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
     assert!(raw.send(&watch(1)).await);
     while raw.next().await.expect("the connection stays").kind != DATA {}
@@ -290,9 +285,8 @@ async fn a_watch_that_is_read_may_stay() {
     stop_empty(server, &metrics).await;
 }
 
-#[tokio::test]
-async fn streaming_calls_of_a_connection_are_limited() {
-    let (server, metrics) = serving_with(ByDomain, true, |settings| {
+async fn streaming_calls_of_a_connection_are_limited(fast_path: bool) {
+    let (server, metrics) = serving_with(ByDomain, fast_path, |settings| {
         settings.grpc.max_client_memory = 64 * MAX;
     });
     let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
@@ -319,4 +313,10 @@ over_both_paths! {
     messages_being_decided_count_in_the_budget,
     unread_responses_count_in_the_budget,
     a_large_request_of_a_streaming_call_is_refused,
+    connections_over_the_budget_are_refused,
+    a_connection_that_does_not_read_is_evicted,
+    a_streaming_call_must_send_its_message_in_time,
+    a_watch_must_be_read_in_time,
+    a_watch_that_is_read_may_stay,
+    streaming_calls_of_a_connection_are_limited,
 }

@@ -48,6 +48,8 @@ pub(super) fn settings_over(fast_path: bool) -> ServerConfig {
 }
 
 /// Generates two tests of each function: with the fast path, and with tonic serving every call.
+/// Every test of the gRPC port is one of them, also where `grpc.fast_path` should change nothing. The
+/// setting does not reach the HTTP ports, so their tests run once.
 macro_rules! over_both_paths {
     ($($name:ident),* $(,)?) => {
         mod over_fast_path {

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Identity};
 
 use super::pki::{Authority, EVERY_KEY, Kind, Leaf};
-use super::support::{Served, in_time, request, serve_tls, settings, wait_until};
+use super::support::{Served, in_time, request, serve_tls, settings_over, wait_until};
 use crate::proto::RateLimitServiceClient;
 use crate::server::tests::test_handlers::ByDomain;
 use crate::server::{ReloadOutcome, ServerConfig, ServerMetrics, TlsAcceptor, TlsConfig};
@@ -21,10 +21,11 @@ const NOW: u64 = 1_800_000_000;
 
 /// A server with these certificate files, its TLS acceptor and its metrics.
 fn serve_with_tls(
+    fast_path: bool,
     files: TlsConfig,
     tune: impl FnOnce(&mut ServerConfig),
 ) -> (Served, TlsAcceptor, Arc<ServerMetrics>) {
-    let mut settings = settings();
+    let mut settings = settings_over(fast_path);
     tune(&mut settings);
     let metrics = Arc::<ServerMetrics>::default();
     let (tls, _) = TlsAcceptor::load(files, NOW, metrics.clone()).unwrap();
@@ -55,23 +56,22 @@ async fn call_succeeds(server: &Served, tls: ClientTlsConfig) -> bool {
     RateLimitServiceClient::new(channel).should_rate_limit(request("ok")).await.is_ok()
 }
 
-#[tokio::test]
-async fn every_kind_of_key_serves() {
+async fn every_kind_of_key_serves(fast_path: bool) {
     let authority = Authority::new();
     for kind in EVERY_KEY {
         let files = authority.files(&authority.issue(Leaf::server().kind(kind)));
-        let (server, _, metrics) = serve_with_tls(files, |_| {});
+        let (server, _, metrics) = serve_with_tls(fast_path, files, |_| {});
         assert!(call_succeeds(&server, client_config(&authority)).await, "{kind:?}");
         assert_eq!(metrics.tls_accepted.get(), 1);
         server.stop().await;
     }
 }
 
-#[tokio::test]
-async fn tls_1_2_and_1_3_agree_on_http2() {
+async fn tls_1_2_and_1_3_agree_on_http2(fast_path: bool) {
     use rustls::version::{TLS12, TLS13};
     let authority = Authority::new();
-    let (server, ..) = serve_with_tls(authority.files(&authority.issue(Leaf::server())), |_| {});
+    let (server, ..) =
+        serve_with_tls(fast_path, authority.files(&authority.issue(Leaf::server())), |_| {});
     for (version, alpn, agreed) in
         [(&TLS12, "h2", true), (&TLS13, "h2", true), (&TLS13, "http/1.1", false)]
     {
@@ -92,14 +92,13 @@ async fn tls_1_2_and_1_3_agree_on_http2() {
     server.stop().await;
 }
 
-#[tokio::test]
-async fn clients_need_a_trusted_certificate_and_name() {
+async fn clients_need_a_trusted_certificate_and_name(fast_path: bool) {
     let (authority, other_authority) = (Authority::new(), Authority::new());
     let mut files = authority.files(&authority.issue(Leaf::server()));
     files.client_ca = Some(authority.path("ca.crt"));
     let names = ["envoy.gateway", "spiffe://cluster/envoy"];
     files.client_san = names.map(|name| SanName::parse(name).unwrap()).to_vec();
-    let (server, _, metrics) = serve_with_tls(files.clone(), |_| {});
+    let (server, _, metrics) = serve_with_tls(fast_path, files.clone(), |_| {});
     let good = [&["envoy.gateway"], &["*.gateway"], &["spiffe://cluster/envoy"]];
     for names in good {
         let leaf = authority.issue(Leaf::client(names));
@@ -122,18 +121,17 @@ async fn clients_need_a_trusted_certificate_and_name() {
     assert!(metrics.tls_failed.get() >= 6);
 
     files.client_optional = true;
-    let (server, ..) = serve_with_tls(files, |_| {});
+    let (server, ..) = serve_with_tls(fast_path, files, |_| {});
     assert!(call_succeeds(&server, client_config(&authority)).await, "it is optional");
     let client = with_client_cert(&authority, &bad[0]);
     assert!(!call_succeeds(&server, client).await, "its certificate is invalid");
     server.stop().await;
 }
 
-#[tokio::test]
-async fn plain_text_and_silence_block_no_other_client() {
+async fn plain_text_and_silence_block_no_other_client(fast_path: bool) {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, _, metrics) = serve_with_tls(files, |settings| {
+    let (server, _, metrics) = serve_with_tls(fast_path, files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(300);
         settings.grpc.max_handshakes_per_round = 1;
         settings.grpc.workers = NonZeroUsize::new(1);
@@ -173,11 +171,10 @@ async fn stalled(server: &Served, authority: &Authority, number: usize) -> Vec<T
     stalled
 }
 
-#[tokio::test]
-async fn a_stalled_handshake_times_out() {
+async fn a_stalled_handshake_times_out(fast_path: bool) {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, _, metrics) = serve_with_tls(files, |settings| {
+    let (server, _, metrics) = serve_with_tls(fast_path, files, |settings| {
         settings.grpc.handshake_timeout = Duration::from_millis(300);
     });
     for mut stream in stalled(&server, &authority, 2).await {
@@ -188,11 +185,10 @@ async fn a_stalled_handshake_times_out() {
 }
 
 /// A worker with one permit serves a client beside 50 handshakes that wait for theirs.
-#[tokio::test]
-async fn stalled_handshakes_delay_no_other_client() {
+async fn stalled_handshakes_delay_no_other_client(fast_path: bool) {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, _, metrics) = serve_with_tls(files, |settings| {
+    let (server, _, metrics) = serve_with_tls(fast_path, files, |settings| {
         settings.grpc.handshake_timeout = LONG;
         settings.grpc.max_handshakes_per_round = 1;
         settings.grpc.workers = NonZeroUsize::new(1);
@@ -204,11 +200,10 @@ async fn stalled_handshakes_delay_no_other_client() {
     drop(stalled);
 }
 
-#[tokio::test]
-async fn at_the_maximum_the_oldest_handshake_ends() {
+async fn at_the_maximum_the_oldest_handshake_ends(fast_path: bool) {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, _, metrics) = serve_with_tls(files, |settings| {
+    let (server, _, metrics) = serve_with_tls(fast_path, files, |settings| {
         settings.grpc.handshake_timeout = LONG;
         settings.grpc.max_connections = 3;
     });
@@ -219,12 +214,11 @@ async fn at_the_maximum_the_oldest_handshake_ends() {
     in_time("the stop", server.stop()).await;
 }
 
-#[tokio::test]
-async fn valid_files_reload_and_invalid_ones_do_not() {
+async fn valid_files_reload_and_invalid_ones_do_not(fast_path: bool) {
     let authority = Authority::new();
     let first = authority.issue(Leaf::server());
     let files = authority.files(&first);
-    let (server, tls, metrics) = serve_with_tls(files.clone(), |_| {});
+    let (server, tls, metrics) = serve_with_tls(fast_path, files.clone(), |_| {});
     let old = channel(&server, client_config(&authority)).await.unwrap();
     assert_eq!(tls.reload(NOW), ReloadOutcome::Unchanged);
 
@@ -281,11 +275,10 @@ fn an_expiring_certificate_is_used_with_a_warning() {
     }
 }
 
-#[tokio::test]
-async fn reloads_under_load_fail_no_call() {
+async fn reloads_under_load_fail_no_call(fast_path: bool) {
     let authority = Authority::new();
     let files = authority.files(&authority.issue(Leaf::server()));
-    let (server, tls, metrics) = serve_with_tls(files.clone(), |_| {});
+    let (server, tls, metrics) = serve_with_tls(fast_path, files.clone(), |_| {});
     let server = Arc::new(server);
     let over = Arc::new(AtomicBool::new(false));
     let callers: Vec<_> = (0..4)
@@ -319,4 +312,16 @@ async fn reloads_under_load_fail_no_call() {
     }
     assert_eq!(metrics.tls_failed.get(), 0);
     Arc::into_inner(server).unwrap().stop().await;
+}
+
+over_both_paths! {
+    every_kind_of_key_serves,
+    tls_1_2_and_1_3_agree_on_http2,
+    clients_need_a_trusted_certificate_and_name,
+    plain_text_and_silence_block_no_other_client,
+    a_stalled_handshake_times_out,
+    stalled_handshakes_delay_no_other_client,
+    at_the_maximum_the_oldest_handshake_ends,
+    valid_files_reload_and_invalid_ones_do_not,
+    reloads_under_load_fail_no_call,
 }
