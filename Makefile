@@ -33,9 +33,12 @@ run: ## build weir and serve examples/ from memory
 	$(CARGO) run --release -- serve --config examples/weir.yaml
 
 # test-shuttle, test-grpc-go and test-clients have the tests that need a second build or other languages.
+# The tests of the protocol, of hostile clients and of Envoys run again with tonic serving every call. The
+# library tests run on both paths by themselves.
 test: $(ENVOYS:%=envoy-%) curl redis grpc-clients ## all tests, with real Envoys and Redis servers
 	$(CARGO) test --locked --workspace
-	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test it -- envoy:: hostile:: services:: leases:: gzip:: connections:: rolling:: tls:: gateway_routes::
+	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test it -- compat:: headers:: envoy:: hostile:: services:: leases:: gzip:: connections:: rolling:: tls:: gateway_routes::
+	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test redis -- compose:: envoy_ratelimit:: hostile_requests::
 
 # Compressed calls of a grpc-go client, which needs Go.
 test-grpc-go: ## compressed calls of grpc-go

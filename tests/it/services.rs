@@ -1,4 +1,4 @@
-//! Health and reflection on the gRPC port, called by their standard clients.
+//! Health and reflection on the gRPC port, called by their standard clients, and the path of its calls.
 
 use std::collections::HashMap;
 
@@ -112,4 +112,13 @@ fn reflection_shows_the_service_and_its_messages() {
     let found = check(MessageRequest::FileContainingSymbol(symbol));
     let MessageResponse::FileDescriptorResponse(files) = found else { panic!("{found:?}") };
     assert!(!files.file_descriptor_proto.is_empty());
+}
+
+/// `make test` runs tests a second time with tonic serving every call. The variable must reach weir.
+#[test]
+fn grpc_takes_the_path_of_the_environment() {
+    let expected = std::env::var("WEIR__GRPC__FAST_PATH").unwrap_or_else(|_| "true".to_owned());
+    let weir = Weir::setup().start();
+    let settings = get(weir.admin, "/settings").json();
+    assert_eq!(settings["grpc"]["fast_path"].to_string(), expected);
 }

@@ -15,7 +15,7 @@ use crate::support::redis::server::Server;
 use crate::support::rls::{Client, Code, costing, descriptor, request};
 use crate::support::schedule::shared;
 use crate::support::wait::until;
-use crate::support::weir::write;
+use crate::support::weir::{program, write};
 
 /// The environment of Istio's sample. Only the host of Redis and the root of the rules differ, and
 /// Kubernetes' variables for the sample's Services are added.
@@ -121,9 +121,7 @@ fn ratelimit(folder: &Path) -> Command {
     let path = folder.join("ratelimit-bin");
     create_dir_all(&path).expect("a folder");
     symlink(env!("CARGO_BIN_EXE_weir"), path.join("ratelimit")).expect("a link");
-    let mut command = Command::new(path.join("ratelimit"));
-    command.env_clear();
-    command
+    program(&path.join("ratelimit"))
 }
 
 /// The limit of `/`, read by a peek. A response of the fallback has none, so the peek is repeated.

@@ -162,7 +162,7 @@ impl Setup {
     }
 }
 
-/// The setting that `make test` sets to run tests without the direct gRPC path.
+/// The setting with which `make test` runs tests again without the fast path of gRPC.
 const FAST_PATH: &str = "WEIR__GRPC__FAST_PATH";
 
 /// The binary with an empty environment, so that a developer's environment has no influence.
@@ -170,8 +170,8 @@ pub(crate) fn weir() -> Command {
     program(Path::new(env!("CARGO_BIN_EXE_weir")))
 }
 
-/// The same under another path.
-fn program(path: &Path) -> Command {
+/// Another program, with the same environment.
+pub(crate) fn program(path: &Path) -> Command {
     let mut command = Command::new(path);
     command.env_clear();
     if let Some(fast_path) = std::env::var_os(FAST_PATH) {
