@@ -8,7 +8,7 @@ use crate::support::redis::cluster::Cluster;
 use crate::support::redis::proxy::Proxy;
 use crate::support::redis::server::Server;
 use crate::support::rls::{Code, RateLimitResponse, costing, descriptor, headers, request};
-use crate::support::schedule::{exclusive, shared};
+use crate::support::schedule::shared;
 use crate::support::wait::until;
 use crate::support::weir::Weir;
 
@@ -156,9 +156,10 @@ fn a_key_of_another_type_is_refused() {
     assert_eq!(decision(&answer), "rule=deny;mode=exact;fallback=deny;cause=error_reply");
 }
 
+/// Each step waits for an event, so a busy machine only makes the test longer.
 #[test]
 fn a_half_open_connection_is_replaced() {
-    let _permit = exclusive();
+    let _permit = shared();
     let server = Server::listening(&[]);
     let proxy = Proxy::to(server.address());
     let weir = over(&format!("redis://{}", proxy.address()), RULES).store_timeout("50ms").start();
