@@ -6,7 +6,7 @@ use crate::support::collector::{Collector, hex, text};
 use crate::support::on_redis::{over, ready};
 use crate::support::redis::server::Server;
 use crate::support::rls::{Client, descriptor, request};
-use crate::support::schedule::exclusive;
+use crate::support::schedule::shared;
 
 const RULES: &str = "
 domain: d
@@ -25,13 +25,14 @@ fn check(client: &Client) {
 /// A Redis call is a child span of its request and names its node and its error.
 #[test]
 fn a_redis_call_is_a_child_span() {
-    let _permit = exclusive();
+    let _permit = shared();
     let redis = Server::listening(&[]);
     let collector = Collector::grpc();
     let mut weir = over(&format!("redis://{}", redis.address()), RULES)
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{}", collector.address))
         .env("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-        .store_timeout("1s")
+        // Long enough for a busy machine. One call waits for it.
+        .store_timeout("2s")
         .start();
     ready(&weir);
     let client = weir.client();
