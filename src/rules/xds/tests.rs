@@ -14,6 +14,7 @@ mod lost;
 mod merging;
 mod random;
 mod responses;
+mod sequences;
 
 fn config(name: &str, domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitConfig {
     RateLimitConfig { name: name.to_owned(), domain: domain.to_owned(), descriptors }
