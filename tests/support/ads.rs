@@ -15,12 +15,16 @@ use envoy_types::pb::google::protobuf::Any;
 use envoy_types::pb::ratelimit::config::ratelimit::v3 as config;
 use prost::Message;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
+use tonic::transport::Server;
+use tonic::transport::server::Router;
 use tonic::{Response, Status, Streaming};
 
 use super::certificates::Certificates;
 use super::wait::TIMEOUT;
+
+mod tls;
 
 pub(crate) use config::{RateLimitDescriptor, RateLimitPolicy, RateLimitReplace};
 pub(crate) use discovery::{DiscoveryRequest, DiscoveryResponse};
@@ -91,7 +95,7 @@ impl Ads {
         Ads::start_at(listener(), None, (Service { pushes: true, ..service }, requests))
     }
 
-    /// A server with TLS that requires client certificates.
+    /// A server with TLS 1.3 that requires client certificates.
     pub(crate) fn with_tls(certificates: &Certificates) -> Ads {
         Ads::with_tls_at(listener(), certificates)
     }
@@ -103,11 +107,7 @@ impl Ads {
     }
 
     fn with_tls_at(listener: TcpListener, certificates: &Certificates) -> Ads {
-        let read = |name: &str| std::fs::read(certificates.path(name)).expect("a file");
-        let tls = ServerTlsConfig::new()
-            .identity(Identity::from_pem(read("server.crt"), read("server.key")))
-            .client_ca_root(Certificate::from_pem(read("ca.crt")));
-        Ads::start_at(listener, Some(tls), Service::new(NODE))
+        Ads::start_at(listener, Some(tls::acceptor(certificates)), Service::new(NODE))
     }
 
     /// A server in plain text at the address of one that has stopped.
@@ -118,7 +118,7 @@ impl Ads {
 
     fn start_at(
         listener: TcpListener,
-        tls: Option<ServerTlsConfig>,
+        acceptor: Option<TlsAcceptor>,
         (service, requests): (Service, Receiver<Seen>),
     ) -> Ads {
         let address = listener.local_addr().expect("it listens");
@@ -129,15 +129,10 @@ impl Ads {
             runtime.expect("a runtime").block_on(async {
                 listener.set_nonblocking(true).expect("a socket");
                 let listener = tokio::net::TcpListener::from_std(listener).expect("a socket");
-                let mut server = Server::builder();
-                if let Some(tls) = tls {
-                    server = server.tls_config(tls).expect("a pair");
-                }
                 let ads = AggregatedDiscoveryServiceServer::new(served);
-                let serving =
-                    server.add_service(ads).serve_with_incoming(TcpListenerStream::new(listener));
+                let router = Server::builder().add_service(ads);
                 tokio::select! {
-                    ended = serving => ended.expect("a server"),
+                    ended = serve(router, listener, acceptor) => ended.expect("a server"),
                     _ = stopped => {}
                 }
             });
@@ -301,6 +296,20 @@ impl Service {
             }
         }
     }
+}
+
+/// Serves the connections of a listener, with or without TLS.
+async fn serve(
+    router: Router,
+    listener: tokio::net::TcpListener,
+    acceptor: Option<TlsAcceptor>,
+) -> Result<(), tonic::transport::Error> {
+    let Some(acceptor) = acceptor else {
+        return router.serve_with_incoming(TcpListenerStream::new(listener)).await;
+    };
+    let (connections, incoming) = mpsc::channel(4);
+    tokio::spawn(tls::accept(listener, acceptor, connections));
+    router.serve_with_incoming(ReceiverStream::new(incoming)).await
 }
 
 /// A resource with the rules of one domain. Its name is the domain, as from Envoy Gateway.

@@ -1,5 +1,14 @@
 //! TLS to the server, and certificates that change.
 
+use std::io;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+
 use super::{of, one_limit, until_limit};
 use crate::support::ads::Ads;
 use crate::support::certificates::Certificates;
@@ -113,4 +122,47 @@ fn a_client_without_a_certificate_gets_nothing() {
         of(&ads).env("WEIR__RULES__XDS__TLS", "true").env("WEIR__RULES__XDS__TLS_CA", &ca).start();
     until("the stream is refused", || weir.metric("weir_xds_stream_ends_total", &[]) > 1);
     assert_eq!(weir.metric("weir_xds_updates_total", &[]), 0);
+}
+
+/// The handshake of a client with a valid certificate and only this version of TLS.
+fn handshake(
+    ads: &Ads,
+    certificates: &Certificates,
+    version: &'static SupportedProtocolVersion,
+) -> io::Result<()> {
+    let certificate = |name: &str| {
+        CertificateDer::from_pem_file(certificates.path(name)).expect("a file with a certificate")
+    };
+    let key = PrivateKeyDer::from_pem_file(certificates.path("client.key")).expect("a key");
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate("ca.crt")).expect("an authority");
+    let ring = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(ring)
+        .with_protocol_versions(&[version])
+        .expect("a version of TLS")
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![certificate("client.crt")], key)
+        .expect("a pair");
+    let name = "localhost".try_into().expect("a name");
+    let mut client = ClientConnection::new(Arc::new(config), name).expect("a client");
+    let mut stream = TcpStream::connect(ads.address)?;
+    while client.is_handshaking() {
+        client.complete_io(&mut stream)?;
+    }
+    Ok(())
+}
+
+/// As Envoy Gateway, which requires a certificate too.
+#[test]
+fn a_server_may_accept_tls_1_3_only() {
+    let certificates = Certificates::new();
+    let ads = Ads::with_tls(&certificates);
+    handshake(&ads, &certificates, &TLS13).expect("TLS 1.3 is accepted");
+    handshake(&ads, &certificates, &TLS12).expect_err("TLS 1.2 is refused");
+    ads.set("1", one_limit(5));
+    let weir = secured(&ads, &certificates).start();
+    until_limit(&weir.client(), 5);
+    let sent = ads.next_request().certificate.expect("a certificate");
+    let own = CertificateDer::from_pem_file(certificates.path("client.crt")).expect("a file");
+    assert_eq!(sent, own.to_vec());
 }
