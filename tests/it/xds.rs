@@ -14,6 +14,7 @@ mod cache;
 mod envoy_gateway;
 mod faults;
 mod gateway_routes;
+mod readiness;
 mod tls;
 
 /// The unit of an hour.

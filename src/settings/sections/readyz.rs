@@ -10,7 +10,8 @@ section! {
         require_store: bool = "false", switch();
         /// `loaded`: `/readyz` fails while no domain is defined. `current`: it also fails while the
         /// rule files have errors or the last rules by xDS were rejected, although older rules are
-        /// active. `off` (also `false`): `/readyz` does not depend on the rules.
+        /// active. `off` (also `false`): `/readyz` depends on the first rules by xDS only
+        /// (`rules.start_without_rules`).
         require_rules: RequireRules = "off", choice([
             ("off", RequireRules::Off),
             ("loaded", RequireRules::Loaded),

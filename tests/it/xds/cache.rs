@@ -84,7 +84,7 @@ fn a_rejected_response_replaces_the_cache() {
     assert_eq!(weir.metric("weir_xds_rules_from_cache", &[]), 0);
 }
 
-/// Rules of the cache must not hide that the server does not know this node.
+/// Rules of the cache must not hide that the server does not know this node. The instance is ready.
 #[test]
 fn a_silent_server_is_logged_despite_a_cache() {
     let cache = Cache::new();
@@ -94,9 +94,14 @@ fn a_silent_server_is_logged_despite_a_cache() {
     assert!(ads.answer().error_detail.is_none());
     let address = stop(weir, ads);
     let silent = Ads::again_at(address);
-    let mut weir = cache.with(address).env("WEIR__RULES__XDS__CONNECT_TIMEOUT", "1s").start();
+    let mut weir = cache
+        .with(address)
+        .env("WEIR__RULES__XDS__CONNECT_TIMEOUT", "1s")
+        .env("WEIR__READYZ__REQUIRE_RULES", "current")
+        .start();
     assert!(silent.next_request().request.response_nonce.is_empty());
     wait_for_silence(&mut weir);
+    assert!(is_ready(&weir));
     assert_eq!(limit(&weir.client(), "k"), 5);
 }
 
