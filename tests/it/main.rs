@@ -39,6 +39,7 @@ mod support {
     pub(crate) mod certificates;
     pub(crate) mod collector;
     pub(crate) mod envoy;
+    pub(crate) mod envoy_gateway;
     pub(crate) mod http;
     pub(crate) mod metrics_page;
     pub(crate) mod process;

@@ -10,6 +10,7 @@ mod batching;
 mod compose;
 mod connection;
 mod counters;
+mod envoy_gateway;
 mod envoy_ratelimit;
 mod exact;
 mod faults_under_load;
@@ -34,9 +35,11 @@ mod unavailable;
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #[path = "../support"]
 mod support {
+    pub(crate) mod ads;
     pub(crate) mod certificates;
     pub(crate) mod collector;
     pub(crate) mod envoy;
+    pub(crate) mod envoy_gateway;
     pub(crate) mod http;
     pub(crate) mod load;
     pub(crate) mod metrics_page;

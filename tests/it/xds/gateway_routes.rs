@@ -7,11 +7,11 @@
 use envoy_types::pb::google::protobuf::Any;
 
 use super::HOUR;
-use super::envoy_gateway::deployment;
 use crate::support::ads::{Ads, RateLimitDescriptor, limited, node, rules};
 use crate::support::certificates::Certificates;
 use crate::support::envoy::upstream::Upstream;
 use crate::support::envoy::{self, Envoy, NEWEST};
+use crate::support::envoy_gateway::deployment;
 use crate::support::http::{self, get, post};
 use crate::support::wait::until;
 use crate::support::weir::{Setup, Weir};
@@ -129,7 +129,8 @@ impl Gateway {
     ) -> Gateway {
         let certificates = Certificates::of_envoy_gateway();
         let ads = Ads::with_tls(&certificates);
-        let setup = configure(deployment(&ads, &certificates), &certificates);
+        // The memory store ignores the address.
+        let setup = configure(deployment(&ads, &certificates, "none:6379"), &certificates);
         let weir = setup.env("WEIR__STORE__KIND", "memory").start();
         let upstream = Upstream::start();
         let path = |name: &str| certificates.path(name).display().to_string();
