@@ -9,7 +9,8 @@ use std::time::Duration;
 use tonic::Status;
 
 use super::{HOUR, is_ready, limit, of, one_limit, setup, until_limit};
-use crate::support::ads::{Ads, limited, rules};
+use crate::support::ads::{Ads, limited, node, rules};
+use crate::support::rls::{costing, descriptor, request};
 use crate::support::wait::until;
 
 /// Envoy Gateway sends rejected rules again at once. With envoyproxy/ratelimit that causes 1,500
@@ -31,6 +32,30 @@ fn a_rejection_causes_no_storm() {
     // Corrected rules end it.
     ads.set("2", one_limit(6));
     until_limit(&client, 6);
+}
+
+/// Two rules of one route begin with the same network, which Envoy Gateway sends as two equal siblings. With
+/// envoyproxy/ratelimit they cause the same rejections, and no rule becomes active.
+#[test]
+fn equal_siblings_cause_no_rejection() {
+    const NETWORK: (&str, &str) = ("masked_remote_address", "10.0.0.0/8");
+    let ads = Ads::resending();
+    let rule = |key: &str, requests| node(NETWORK.0, NETWORK.1, vec![limited(key, HOUR, requests)]);
+    let descriptors =
+        vec![rule("remote_address", 3), rule("rule-1-match-0", 4), limited("k", HOUR, 5)];
+    ads.set("1", vec![rules("a", descriptors)]);
+    let weir = of(&ads).start();
+    let client = weir.client();
+    until_limit(&client, 5);
+    let requests = ads.during(Duration::from_secs(10));
+    let rejections = requests.iter().filter(|seen| seen.request.error_detail.is_some()).count();
+    assert_eq!((requests.len(), rejections), (2, 0), "the subscription and its answer");
+    assert_eq!(weir.metric("weir_xds_nacks_total", &[]), 0);
+    for (key, requests) in [("remote_address", 3), ("rule-1-match-0", 4)] {
+        let peek = request("a", vec![costing(0, descriptor(&[NETWORK, (key, "x")]))]);
+        let limit = client.check(peek).statuses[0].current_limit.clone();
+        assert_eq!(limit.map(|limit| limit.requests_per_unit), Some(requests), "{key}");
+    }
 }
 
 /// A server may push without waiting for answers. Its valid parts become active, and its errors are
