@@ -6,6 +6,7 @@ use super::{HOUR, limit, of, one_limit, until_limit};
 use crate::support::ads::{
     Ads, RateLimitDescriptor, RateLimitPolicy, RateLimitReplace, limited, named_rules, node, rules,
 };
+use crate::support::http::{get, post};
 use crate::support::wait::until;
 
 /// Rules of domain `b`, which has the mistakes.
@@ -114,4 +115,34 @@ fn a_rejection_has_every_reason() {
     assert_eq!(error.lines().count(), 2, "{error}");
     assert_eq!(limit(&weir.client(), "r"), 2);
     until("ready with the valid part", || super::is_ready(&weir));
+}
+
+/// The pages of the admin port show which version of a resource each rule has, and what was rejected.
+#[test]
+fn pages_show_versions_and_reasons() {
+    let ads = Ads::start();
+    let weir = of(&ads).start();
+    let with = |of_a, unit| [one_limit(of_a), vec![rules("b", vec![limited("k", unit, 3)])]];
+    ads.set("7", with(5, HOUR).concat());
+    assert!(ads.answer().error_detail.is_none());
+    ads.set("8", with(6, 99).concat());
+    assert!(ads.answer().error_detail.is_some());
+    let page = get(weir.admin, "/rules").json();
+    let file = |domain: &str| {
+        let path = format!("xds:{domain}");
+        serde_json::json!({ "path": path, "domain": domain, "rules": 1, "version": "8" })
+    };
+    assert_eq!(page["files"], serde_json::json!([file("a"), file("b")]));
+    assert_eq!(page["xds_error"], "xds:b: b.k: invalid rate limit unit '99'");
+    assert!(page["last_error"].is_null(), "{page}");
+    let lines = get(weir.admin, "/rlconfig").body;
+    for (domain, requests, version) in [("a", 6, "8"), ("b", 3, "7")] {
+        let line =
+            format!("{domain}.k: unit=HOUR requests_per_unit={requests}, shadow_mode: false");
+        assert!(lines.lines().any(|one| one.starts_with(&line)), "{line}: {lines}");
+        let body = serde_json::json!({ "domain": domain, "descriptor": "k=x" });
+        let shown = post(weir.admin, "/explain", body.to_string());
+        let place = format!("(xds:{domain} version {version})");
+        assert!(shown.body.contains(&place), "{place}: {}", shown.body);
+    }
 }
