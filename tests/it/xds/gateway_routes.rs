@@ -98,6 +98,9 @@ const CASES: &[Case] = &[
     case("the inverted parameter", "query-match GET /?plan=free&internal=yes", &[], &[429],
         "2, 2;w=3600"),
     case("another value of Exact", "query-match GET /?plan=paid", &[], &[200], "9, 9;w=3600"),
+    case("a regular expression of a parameter", "query-match GET /?internal=yes&version=v2", &[],
+        &[200, 429], "1, 1;w=3600"),
+    case("another text", "query-match GET /?internal=yes&version=beta", &[], &[200; 2], ""),
     case("shadow mode", "shadow GET /", &[], &[200, 200, 200], "1, 1;w=3600"),
     shared("a shared rule", "sh-a GET /", ANN, &[200, 200]),
     shared("the other route, with the same counter", "sh-b GET /", ANN, &[200, 429]),
@@ -220,6 +223,7 @@ fn all_rules(plain: u32, more: Vec<(&str, Vec<RateLimitDescriptor>)>) -> Vec<Any
             vec![
                 chain(&[both("rule-0-match-0")], HOUR, 2),
                 chain(&[both("rule-1-match-0")], HOUR, 9),
+                chain(&[both("rule-2-match-0")], HOUR, 1),
             ],
         ),
         ("shadow", vec![shadow]),
