@@ -7,6 +7,8 @@ FUZZ_SECONDS ?= 0
 SOAK_PAUSE ?= 60
 
 ENVOYS := 1.40.0 1.36.4
+# The Envoy of Envoy Gateway 1.9, for tests/it/xds/gateway_routes.rs.
+GATEWAY_ENVOY := 1.39.0
 GRPCIO := 1.76.0
 # The newest version that Go can fetch as a module. Later ones have a go.mod without the major version.
 H2SPEC := v2.2.1+incompatible
@@ -35,7 +37,7 @@ run: ## build weir and serve examples/ from memory
 # test-shuttle, test-grpc-go and test-clients have the tests that need a second build or other languages.
 # The tests of the protocol, of hostile clients and of Envoys run again with tonic serving every call. The
 # library tests run on both paths by themselves.
-test: $(ENVOYS:%=envoy-%) curl redis grpc-clients ## all tests, with real Envoys and Redis servers
+test: $(ENVOYS:%=envoy-%) envoy-$(GATEWAY_ENVOY) curl redis grpc-clients ## all tests, with real Envoys and Redis servers
 	$(CARGO) test --locked --workspace
 	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test it -- compat:: headers:: envoy:: hostile:: services:: leases:: gzip:: connections:: rolling:: tls:: gateway_routes::
 	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test redis -- compose:: envoy_ratelimit:: hostile_requests::

@@ -14,9 +14,10 @@ use super::http;
 use super::process::Process;
 use super::weir::write;
 
-/// The tested Envoys: the newest, and the oldest that the examples support.
+/// The tested Envoys: the newest, the oldest that the examples support, and that of Envoy Gateway 1.9.
 pub(crate) const NEWEST: &str = "1.40.0";
 pub(crate) const OLDEST: &str = "1.36.4";
+pub(crate) const OF_GATEWAY: &str = "1.39.0";
 
 /// A running Envoy. It is killed on drop.
 #[allow(dead_code, reason = "some fields are held for what their drop does")]

@@ -10,7 +10,7 @@ use super::HOUR;
 use crate::support::ads::{Ads, RateLimitDescriptor, limited, node, rules};
 use crate::support::certificates::Certificates;
 use crate::support::envoy::upstream::Upstream;
-use crate::support::envoy::{self, Envoy, NEWEST};
+use crate::support::envoy::{self, Envoy, NEWEST, OF_GATEWAY};
 use crate::support::envoy_gateway::deployment;
 use crate::support::http::{self, get, post};
 use crate::support::wait::until;
@@ -122,11 +122,17 @@ struct Gateway {
 impl Gateway {
     /// Starts all of it with these rules.
     fn start(resources: Vec<Any>) -> Gateway {
-        Gateway::configured(resources, |setup, _| setup)
+        Gateway::of_envoy(NEWEST, resources)
+    }
+
+    /// The same with another version of Envoy.
+    fn of_envoy(version: &str, resources: Vec<Any>) -> Gateway {
+        Gateway::configured(version, resources, |setup, _| setup)
     }
 
     /// The same with more variables.
     fn configured(
+        version: &str,
         resources: Vec<Any>,
         configure: impl FnOnce(Setup, &Certificates) -> Setup,
     ) -> Gateway {
@@ -141,7 +147,7 @@ impl Gateway {
             .replace("/certs/ca.crt", &path("ca.crt"))
             .replace("/certs/tls.crt", &path("client.crt"))
             .replace("/certs/tls.key", &path("client.key"));
-        let envoy = Envoy::start(NEWEST, &config);
+        let envoy = Envoy::start(version, &config);
         let gateway =
             Gateway { ads, weir, envoy, _upstream: upstream, _certificates: certificates };
         gateway.send("1", resources);
@@ -242,45 +248,49 @@ fn all_rules(plain: u32, more: Vec<(&str, Vec<RateLimitDescriptor>)>) -> Vec<Any
 
 #[test]
 fn every_selector_counts_what_it_selects() {
-    within_an_hour(|| {
-        let gateway = Gateway::start(all_rules(3, Vec::new()));
-        for case in CASES {
-            gateway.check(case);
-        }
-        let shadowed = gateway.weir.metric(
-            "ratelimit_service_rate_limit_shadow_mode",
-            &[&format!("key1=\"{0}_{0}\"", route("shadow"))],
-        );
-        assert_eq!(shadowed, 2);
-        assert_eq!(gateway.weir.metric("weir_requests_total", &[r#"code="invalid""#]), 0);
-    });
+    for version in [NEWEST, OF_GATEWAY] {
+        within_an_hour(|| {
+            let gateway = Gateway::of_envoy(version, all_rules(3, Vec::new()));
+            for case in CASES {
+                gateway.check(case);
+            }
+            let shadowed = gateway.weir.metric(
+                "ratelimit_service_rate_limit_shadow_mode",
+                &[&format!("key1=\"{0}_{0}\"", route("shadow"))],
+            );
+            assert_eq!(shadowed, 2);
+            assert_eq!(gateway.weir.metric("weir_requests_total", &[r#"code="invalid""#]), 0);
+        });
+    }
 }
 
 /// The cost is metadata of another filter. A look with 0 hits decides before the request, and Envoy sends
 /// the cost after the response. A cost over the rest counts too.
 #[test]
 fn a_cost_by_metadata_is_charged_at_the_end() {
-    within_an_hour(|| {
-        let gateway = Gateway::start(all_rules(3, Vec::new()));
-        let get = |user, tokens| {
-            let headers = [("host", "cost.test"), ("x-user", user), ("x-tokens", tokens)];
-            gateway.envoy.get("/", &headers)
-        };
-        for (count, remaining) in [(1, "10"), (2, "3")] {
+    for version in [NEWEST, OF_GATEWAY] {
+        within_an_hour(|| {
+            let gateway = Gateway::of_envoy(version, all_rules(3, Vec::new()));
+            let get = |user, tokens| {
+                let headers = [("host", "cost.test"), ("x-user", user), ("x-tokens", tokens)];
+                gateway.envoy.get("/", &headers)
+            };
+            for (count, remaining) in [(1, "10"), (2, "3")] {
+                let response = get("ann", "7");
+                assert_eq!(response.status, 200);
+                assert_eq!(response.header("x-ratelimit-remaining").as_deref(), Some(remaining));
+                // Envoy does not wait for the second call.
+                until("the charge is decided", || {
+                    gateway.weir.metric("weir_requests_total", &[]) == 2 * count
+                });
+            }
             let response = get("ann", "7");
-            assert_eq!(response.status, 200);
-            assert_eq!(response.header("x-ratelimit-remaining").as_deref(), Some(remaining));
-            // Envoy does not wait for the second call.
-            until("the charge is decided", || {
-                gateway.weir.metric("weir_requests_total", &[]) == 2 * count
-            });
-        }
-        let response = get("ann", "7");
-        assert_eq!(response.status, 429, "14 of 10 are used");
-        assert_eq!(response.header("x-ratelimit-limit").as_deref(), Some("10, 10;w=3600"));
-        assert_eq!(response.header("x-ratelimit-remaining").as_deref(), Some("0"));
-        assert_eq!(get("bob", "7").status, 200, "another user");
-    });
+            assert_eq!(response.status, 429, "14 of 10 are used");
+            assert_eq!(response.header("x-ratelimit-limit").as_deref(), Some("10, 10;w=3600"));
+            assert_eq!(response.header("x-ratelimit-remaining").as_deref(), Some("0"));
+            assert_eq!(get("bob", "7").status, 200, "another user");
+        });
+    }
 }
 
 #[test]
@@ -324,7 +334,7 @@ fn two_rules_with_one_network_both_limit() {
 /// Envoy presents its certificate, so the service can require it.
 #[test]
 fn certificates_of_envoy_can_be_verified() {
-    let gateway = Gateway::configured(all_rules(3, Vec::new()), |setup, certificates| {
+    let gateway = Gateway::configured(NEWEST, all_rules(3, Vec::new()), |setup, certificates| {
         let authority = certificates.path("ca.crt").display().to_string();
         setup.env("GRPC_CLIENT_TLS_CACERT", &authority)
     });
