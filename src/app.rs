@@ -55,7 +55,7 @@ pub struct App {
     shutdown_tasks: ShutdownTasks,
     _certificates: Option<CertificateWatcher>,
     /// `None` unless a server sends rules.
-    _xds: Option<xds::Client>,
+    _xds: Option<xds::XdsClient>,
     /// `None` if `rules.watch` is off.
     _watcher: Option<Watcher>,
 }

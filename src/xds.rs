@@ -20,7 +20,7 @@ mod credentials;
 mod session;
 mod status;
 
-pub use client::{Client, check_files, start};
+pub use client::{XdsClient, check_files, start};
 pub use status::{FirstRules, StreamEnd, XdsStatus};
 
 /// The active rules by xDS, which the client replaces. Its calls may block for seconds.

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::backoff::Backoff;
 use super::cache::Cache;
-use super::session::Session;
+use super::session::XdsSession;
 use super::status::{FirstRules, XdsStatus};
 use super::{RulesByXds, XdsError};
 use crate::outage_log::OutageLog;
@@ -35,12 +35,12 @@ const READ_CERTIFICATES: Duration = Duration::from_secs(60);
 
 /// The running client. It stops when this value is dropped.
 #[derive(Debug)]
-pub struct Client {
+pub struct XdsClient {
     status: Arc<XdsStatus>,
     _stop: oneshot::Sender<()>,
 }
 
-impl Client {
+impl XdsClient {
     /// What the client has received so far.
     pub fn status(&self) -> &Arc<XdsStatus> {
         &self.status
@@ -55,7 +55,7 @@ pub fn start(
     settings: &XdsSettings,
     rules: Arc<dyn RulesByXds>,
     clock: SystemClock,
-) -> Result<Option<Client>, XdsError> {
+) -> Result<Option<XdsClient>, XdsError> {
     let Some(server) = Server::new(settings, clock)? else { return Ok(None) };
     let status = Arc::new(XdsStatus::default());
     server.read_certificates(&status);
@@ -68,9 +68,9 @@ pub fn start(
         runtime.spawn(cached_rules::keep(cache, rules.clone(), status.clone(), seen));
         stamps
     });
-    let worker = Worker {
+    let client_loop = ClientLoop {
         server,
-        session: Session::default(),
+        session: XdsSession::default(),
         updates: Updates::new(rules, status.clone(), clock, stamps),
         status: status.clone(),
         backoff: Backoff::new(settings.backoff_initial, settings.backoff_max),
@@ -83,14 +83,14 @@ pub fn start(
     thread::Builder::new().name("weir-xds".into()).spawn(move || {
         runtime.block_on(async {
             tokio::select! {
-                () = worker.run() => {}
+                () = client_loop.run() => {}
                 _ = stopped => {}
             }
         });
         // Not waited for: an update that is being applied must not delay the end of the process.
         runtime.shutdown_background();
     })?;
-    Ok(Some(Client { status, _stop: stop }))
+    Ok(Some(XdsClient { status, _stop: stop }))
 }
 
 /// Loads the files of TLS that `settings` name, as [`start`] does.
@@ -102,9 +102,9 @@ pub fn check_files(settings: &XdsSettings, clock: SystemClock) -> Result<(), Tls
 }
 
 /// The state of the thread.
-struct Worker {
+struct ClientLoop {
     server: Server,
-    session: Session,
+    session: XdsSession,
     updates: Updates,
     status: Arc<XdsStatus>,
     backoff: Backoff,
@@ -115,7 +115,7 @@ struct Worker {
     clock: SystemClock,
 }
 
-impl Worker {
+impl ClientLoop {
     /// Runs one stream after the other, without end.
     async fn run(mut self) {
         loop {
@@ -135,7 +135,9 @@ impl Worker {
 
     /// Runs one stream to its end.
     async fn stream(&mut self) -> Ended {
-        let Worker { server, session, updates, status, silence, is_silence_logged, log, .. } = self;
+        let ClientLoop {
+            server, session, updates, status, silence, is_silence_logged, log, ..
+        } = self;
         let (server, status) = (&*server, &**status);
         let mut up = || {
             if log.up() {

@@ -30,9 +30,9 @@ const PROBE_AFTER: Duration = Duration::from_secs(30);
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A connection, with or without TLS.
-pub(super) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+pub(super) trait XdsConnection: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> XdsConnection for T {}
 
 /// Opens connections to one server. It ignores the address that tonic passes to it.
 #[derive(Clone)]
@@ -50,24 +50,24 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    async fn connect(self) -> io::Result<TokioIo<Box<dyn Connection>>> {
+    async fn connect(self) -> io::Result<TokioIo<Box<dyn XdsConnection>>> {
         let mut addresses: Vec<SocketAddr> =
             lookup_host((self.host.as_str(), self.port)).await?.collect();
         let first = self.first_address.checked_rem(addresses.len()).unwrap_or(0);
         addresses.rotate_left(first);
         let open = |address| self.connect_to(address);
         let connection = first_of(&addresses, self.timeout, open).await?;
-        let connection: Box<dyn Connection> =
+        let connection: Box<dyn XdsConnection> =
             Box::new(FirstBytes::new(connection, self.heard.clone()));
         Ok(TokioIo::new(connection))
     }
 
-    async fn connect_to(&self, address: SocketAddr) -> io::Result<Box<dyn Connection>> {
+    async fn connect_to(&self, address: SocketAddr) -> io::Result<Box<dyn XdsConnection>> {
         let tcp = TcpStream::connect(address).await?;
         tcp.set_nodelay(true)?;
         let probes = TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_INTERVAL);
         SockRef::from(&tcp).set_tcp_keepalive(&probes)?;
-        let connection: Box<dyn Connection> = match &self.tls {
+        let connection: Box<dyn XdsConnection> = match &self.tls {
             None => Box::new(tcp),
             Some((tls, name)) => Box::new(tls.connect(name.clone(), tcp).await?),
         };
@@ -100,7 +100,7 @@ async fn first_of<T, F: Future<Output = io::Result<T>>>(
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Box<dyn Connection>>;
+    type Response = TokioIo<Box<dyn XdsConnection>>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 

@@ -16,7 +16,7 @@ use crate::tls::{
 
 /// The configuration of TLS connections.
 #[derive(Debug)]
-pub(super) struct Credentials {
+pub(super) struct XdsCredentials {
     files: Reloadable<ClientTls>,
     server_name: ServerName<'static>,
 }
@@ -28,7 +28,7 @@ struct ClientTls {
     ends: u64,
 }
 
-impl Credentials {
+impl XdsCredentials {
     /// The configuration for a server at `host`; `None` without `rules.xds.tls`.
     ///
     /// # Errors
@@ -37,7 +37,7 @@ impl Credentials {
         settings: &XdsSettings,
         host: &str,
         clock: SystemClock,
-    ) -> Result<Option<Credentials>, TlsError> {
+    ) -> Result<Option<XdsCredentials>, TlsError> {
         let XdsSettings { tls, tls_ca, tls_cert, tls_key, tls_server_name, .. } = settings;
         if !tls {
             return Ok(None);
@@ -53,7 +53,7 @@ impl Credentials {
             .map_err(|error| TlsError::new(format!("rules.xds.tls_server_name: {error}")))?;
         let build = move |files| build(files, clock);
         let files = Reloadable::load(CertFiles { authorities, identity }, build)?;
-        Ok(Some(Credentials { files, server_name }))
+        Ok(Some(XdsCredentials { files, server_name }))
     }
 
     /// Reads the files again. Invalid ones change nothing.
@@ -131,7 +131,7 @@ mod tests {
             ..XdsSettings::default()
         };
         let credentials =
-            Credentials::load(&settings, "envoy-gateway", SystemClock::new()).unwrap().unwrap();
+            XdsCredentials::load(&settings, "envoy-gateway", SystemClock::new()).unwrap().unwrap();
         let shown = || {
             credentials.reload();
             // rcgen's certificates expire in the year 4096.
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn missing_files_are_errors() {
         let load = |settings: XdsSettings| {
-            Credentials::load(&settings, "h", SystemClock::new()).map(|found| found.is_some())
+            XdsCredentials::load(&settings, "h", SystemClock::new()).map(|found| found.is_some())
         };
         let default = XdsSettings::default;
         assert_eq!(load(default()), Ok(false));

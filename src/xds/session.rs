@@ -25,7 +25,7 @@ const REJECTIONS_WITHOUT_HOLD: u32 = 5;
 
 /// A response, without its resources.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Response {
+pub(super) struct XdsResponse {
     pub(super) version: String,
     pub(super) nonce: String,
     /// A hash of the resources, which does not depend on their order.
@@ -34,7 +34,7 @@ pub(super) struct Response {
 
 /// What a request says. Its other fields are the same in every request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Request {
+pub(super) struct XdsRequest {
     /// The version of the last accepted response of this stream.
     pub(super) version: String,
     /// The nonce of the answered response.
@@ -45,20 +45,20 @@ pub(super) struct Request {
 
 /// What follows a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum XdsAction {
     /// Apply the resources now.
     Apply,
     /// Apply the resources after this time, unless another response comes before. If the answer to a
     /// response before is held too, its time counts.
     Hold(Duration),
     /// Nothing changes. Send this request.
-    Answer(Request),
+    Answer(XdsRequest),
 }
 
 /// The answer to a response that was applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
-    pub(super) request: Request,
+    pub(super) request: XdsRequest,
     /// Send the request after this time, unless another response comes before. `None`: at once.
     pub(super) hold: Option<Duration>,
 }
@@ -72,11 +72,11 @@ struct Applied {
 
 /// The state of a client.
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(super) struct XdsSession {
     /// The version and the content of the last accepted response of this stream.
     accepted: Option<(String, u64)>,
     /// The response that is to be answered.
-    open: Option<Response>,
+    open: Option<XdsResponse>,
     /// The last applied content. Other streams count too.
     last: Option<Applied>,
     /// How often that content has come again, if it was rejected.
@@ -85,30 +85,30 @@ pub(super) struct Session {
     rejections: u32,
 }
 
-impl Session {
+impl XdsSession {
     /// A new stream has opened: its first request.
-    pub(super) fn opened(&mut self) -> Request {
+    pub(super) fn opened(&mut self) -> XdsRequest {
         self.accepted = None;
         self.open = None;
-        Request::default()
+        XdsRequest::default()
     }
 
     /// A response has come. It replaces one that was not answered.
-    pub(super) fn received(&mut self, response: Response) -> Next {
+    pub(super) fn received(&mut self, response: XdsResponse) -> XdsAction {
         let is_active = self.accepted.as_ref().is_some_and(|(version, content)| {
             *version == response.version && *content == response.content
         });
         let rejected = self.last.filter(|last| !last.is_accepted).map(|last| last.content);
         if is_active && rejected.is_none() {
             let (version, nonce) = (response.version, response.nonce);
-            return Next::Answer(Request { version, nonce, error: None });
+            return XdsAction::Answer(XdsRequest { version, nonce, error: None });
         }
         let is_repeated = rejected == Some(response.content);
         self.repeated = if is_repeated { self.repeated + 1 } else { 0 };
         self.open = Some(response);
         match self.repeated {
-            0 => Next::Apply,
-            times => Next::Hold(HOLDS[(times - 1).min(HOLDS.len() - 1)]),
+            0 => XdsAction::Apply,
+            times => XdsAction::Hold(HOLDS[(times - 1).min(HOLDS.len() - 1)]),
         }
     }
 
@@ -121,20 +121,23 @@ impl Session {
     /// The resources were applied; `reasons` are those against them, none if they are accepted. Returns
     /// the answer; `None` without a response to be answered.
     pub(super) fn applied(&mut self, reasons: &[String]) -> Option<Answer> {
-        let Response { version, nonce, content } = self.open.take()?;
+        let XdsResponse { version, nonce, content } = self.open.take()?;
         let is_accepted = reasons.is_empty();
         self.last = Some(Applied { content, is_accepted });
         if is_accepted {
             self.accepted = Some((version.clone(), content));
             (self.repeated, self.rejections) = (0, 0);
-            return Some(Answer { request: Request { version, nonce, error: None }, hold: None });
+            return Some(Answer {
+                request: XdsRequest { version, nonce, error: None },
+                hold: None,
+            });
         }
         // Repeated content was held before it was applied.
         let is_held = self.repeated == 0 && self.rejections >= REJECTIONS_WITHOUT_HOLD;
         self.rejections = self.rejections.saturating_add(1);
         let version = self.accepted.as_ref().map(|(version, _)| version.clone());
         let error = Some(reasons.join("\n"));
-        let request = Request { version: version.unwrap_or_default(), nonce, error };
+        let request = XdsRequest { version: version.unwrap_or_default(), nonce, error };
         Some(Answer { request, hold: is_held.then_some(HOLDS[0]) })
     }
 }
@@ -146,25 +149,27 @@ mod tests {
     /// Version, content, and whether it is accepted.
     type Responses<'a> = &'a [(&'a str, u64, bool)];
 
-    fn response(version: &str, nonce: &str, content: u64) -> Response {
-        Response { version: version.to_owned(), nonce: nonce.to_owned(), content }
+    fn response(version: &str, nonce: &str, content: u64) -> XdsResponse {
+        XdsResponse { version: version.to_owned(), nonce: nonce.to_owned(), content }
     }
 
-    fn request(version: &str, nonce: &str, error: Option<&str>) -> Request {
+    fn request(version: &str, nonce: &str, error: Option<&str>) -> XdsRequest {
         let error = error.map(str::to_owned);
-        Request { version: version.to_owned(), nonce: nonce.to_owned(), error }
+        XdsRequest { version: version.to_owned(), nonce: nonce.to_owned(), error }
     }
 
     /// The answer to the open response, which is accepted.
-    fn answer(session: &mut Session) -> Option<Request> {
+    fn answer(session: &mut XdsSession) -> Option<XdsRequest> {
         session.applied(&[]).map(|answer| answer.request)
     }
 
     /// The answers to responses of (version, content, accepted), with the nonces 1, 2, ...
-    fn answers(session: &mut Session, responses: Responses<'_>) -> Vec<Request> {
+    fn answers(session: &mut XdsSession, responses: Responses<'_>) -> Vec<XdsRequest> {
         let answer = |(index, (version, content, accepted)): (usize, &(&str, u64, bool))| {
             let nonce = (index + 1).to_string();
-            if let Next::Answer(request) = session.received(response(version, &nonce, *content)) {
+            if let XdsAction::Answer(request) =
+                session.received(response(version, &nonce, *content))
+            {
                 return request;
             }
             let reasons = if *accepted { Vec::new() } else { vec!["bad".to_owned()] };
@@ -176,7 +181,7 @@ mod tests {
     #[test]
     fn each_response_is_accepted_or_rejected() {
         let bad = Some("bad");
-        let table: [(Responses<'_>, Vec<Request>); 5] = [
+        let table: [(Responses<'_>, Vec<XdsRequest>); 5] = [
             (&[("1", 1, true)], vec![request("1", "1", None)]),
             // The version is not compared: the content counts.
             (
@@ -194,8 +199,8 @@ mod tests {
             ),
         ];
         for (responses, expected) in table {
-            let mut session = Session::default();
-            assert_eq!(session.opened(), Request::default());
+            let mut session = XdsSession::default();
+            assert_eq!(session.opened(), XdsRequest::default());
             assert_eq!(answers(&mut session, responses), expected, "{responses:?}");
             assert_eq!(session.applied(&[]), None, "each response has one answer");
         }
@@ -203,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_new_stream_has_no_version_and_no_nonce() {
-        let mut session = Session::default();
+        let mut session = XdsSession::default();
         session.opened();
         answers(&mut session, &[("7", 1, true)]);
         session.received(response("8", "2", 2));
@@ -214,18 +219,18 @@ mod tests {
         assert_eq!(answers(&mut session, &[("1", 3, false)]), [request("", "1", bad)]);
         // Equal content is applied again, because its version may be another one.
         session.opened();
-        assert_eq!(session.received(response("7", "1", 1)), Next::Apply);
+        assert_eq!(session.received(response("7", "1", 1)), XdsAction::Apply);
     }
 
     #[test]
     fn repeated_rejected_content_is_held() {
-        let mut session = Session::default();
+        let mut session = XdsSession::default();
         session.opened();
         let mut holds = Vec::new();
         for nonce in 0..7 {
             let next = session.received(response("1", &nonce.to_string(), 1));
             holds.push(match next {
-                Next::Hold(time) => time.as_secs(),
+                XdsAction::Hold(time) => time.as_secs(),
                 _ => 0,
             });
             assert_eq!(session.is_new(), nonce == 0);
@@ -236,20 +241,20 @@ mod tests {
         }
         assert_eq!(holds, [0, 1, 2, 4, 5, 5, 5], "also on the next stream");
         // Other content is applied at once. If it is accepted, so is the answer, and the holds end.
-        assert_eq!(session.received(response("1", "8", 2)), Next::Apply);
+        assert_eq!(session.received(response("1", "8", 2)), XdsAction::Apply);
         assert_eq!(session.applied(&[]).map(|answer| answer.hold), Some(None));
-        assert_eq!(session.received(response("2", "9", 1)), Next::Apply);
+        assert_eq!(session.received(response("2", "9", 1)), XdsAction::Apply);
     }
 
     /// A server may push other content before it has an answer. Only the answer waits.
     #[test]
     fn only_answers_to_changing_content_are_held() {
-        let mut session = Session::default();
+        let mut session = XdsSession::default();
         session.opened();
         let mut content = 0;
         let mut reject = || {
             content += 1;
-            assert_eq!(session.received(response("1", "1", content)), Next::Apply);
+            assert_eq!(session.received(response("1", "1", content)), XdsAction::Apply);
             session.applied(&["bad".to_owned()]).map(|answer| answer.hold)
         };
         for _ in 0..REJECTIONS_WITHOUT_HOLD {
@@ -262,12 +267,12 @@ mod tests {
 
     #[test]
     fn equal_content_is_not_new() {
-        let mut session = Session::default();
+        let mut session = XdsSession::default();
         let table = [("1", 1, true), ("2", 1, false), ("2", 2, true), ("3", 1, true)];
         for (index, (version, content, is_new)) in table.into_iter().enumerate() {
             // Each on its own stream, where it is applied in any case.
             session.opened();
-            assert_eq!(session.received(response(version, "1", content)), Next::Apply);
+            assert_eq!(session.received(response(version, "1", content)), XdsAction::Apply);
             assert_eq!(session.is_new(), is_new, "response {index}");
             session.applied(&[]);
         }
@@ -276,25 +281,25 @@ mod tests {
     /// The content before is active again, so the rejection in between must not count.
     #[test]
     fn accepted_content_after_a_rejection_is_applied() {
-        let mut session = Session::default();
+        let mut session = XdsSession::default();
         session.opened();
         answers(&mut session, &[("1", 1, true), ("2", 2, false)]);
-        assert_eq!(session.received(response("1", "3", 1)), Next::Apply);
+        assert_eq!(session.received(response("1", "3", 1)), XdsAction::Apply);
         assert_eq!(answer(&mut session), Some(request("1", "3", None)));
         assert_eq!(
             session.received(response("1", "4", 1)),
-            Next::Answer(request("1", "4", None)),
+            XdsAction::Answer(request("1", "4", None)),
             "an equal response changes nothing"
         );
     }
 
     #[test]
     fn a_response_replaces_one_that_is_held() {
-        let mut session = Session::default();
+        let mut session = XdsSession::default();
         session.opened();
         answers(&mut session, &[("1", 1, false)]);
-        assert_eq!(session.received(response("1", "2", 1)), Next::Hold(HOLDS[0]));
-        assert_eq!(session.received(response("2", "3", 2)), Next::Apply);
+        assert_eq!(session.received(response("1", "2", 1)), XdsAction::Hold(HOLDS[0]));
+        assert_eq!(session.received(response("2", "3", 2)), XdsAction::Apply);
         assert_eq!(answer(&mut session), Some(request("2", "3", None)));
     }
 }

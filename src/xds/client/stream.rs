@@ -28,8 +28,8 @@ use crate::settings::XdsSettings;
 use crate::time::SystemClock;
 use crate::tls::TlsError;
 use crate::xds::connector::Connector;
-use crate::xds::credentials::Credentials;
-use crate::xds::session::{Answer, Next, Request, Session};
+use crate::xds::credentials::XdsCredentials;
+use crate::xds::session::{Answer, XdsAction, XdsRequest, XdsSession};
 use crate::xds::status::{StreamEnd, XdsStatus};
 
 /// Longest wait for the reply to a ping. Shorter intervals of pings shorten it.
@@ -43,7 +43,7 @@ pub(super) struct Server {
     host: String,
     port: u16,
     endpoint: Endpoint,
-    credentials: Option<Credentials>,
+    credentials: Option<XdsCredentials>,
     node: Node,
     headers: HeaderMap,
     connect_timeout: Duration,
@@ -73,7 +73,7 @@ impl Server {
         let parts = settings.server.as_ref().zip(settings.host_and_port());
         let Some((address, (host, port))) = parts else { return Ok(None) };
         let bad = |what: String| TlsError::new(format!("rules.xds.server: {address:?}: {what}"));
-        let credentials = Credentials::load(settings, &host, clock)?;
+        let credentials = XdsCredentials::load(settings, &host, clock)?;
         // The connector does TLS itself. tonic accepts no other scheme then.
         let endpoint = Endpoint::from_shared(format!("http://{address}"));
         let endpoint = endpoint.map_err(|error| bad(cause(&error)))?;
@@ -116,7 +116,7 @@ impl Server {
         let connector = Connector {
             host: self.host.clone(),
             port: self.port,
-            tls: self.credentials.as_ref().map(Credentials::connector),
+            tls: self.credentials.as_ref().map(XdsCredentials::connector),
             first_address: self.failed_attempts.load(Ordering::Relaxed),
             timeout: self.connect_timeout,
             heard: heard.clone(),
@@ -134,7 +134,7 @@ impl Server {
     }
 
     /// The message of a request.
-    fn request(&self, request: Request) -> DiscoveryRequest {
+    fn request(&self, request: XdsRequest) -> DiscoveryRequest {
         let detail = |message| rpc::Status { code: REJECTED, message };
         DiscoveryRequest {
             version_info: request.version,
@@ -171,7 +171,7 @@ fn headers(settings: &XdsSettings) -> Result<HeaderMap, TlsError> {
 /// Opens a stream and serves it until it ends. Calls `on_response` for each response.
 pub(super) async fn run(
     server: &Server,
-    session: &mut Session,
+    session: &mut XdsSession,
     updates: &mut Updates,
     status: &XdsStatus,
     on_response: &mut dyn FnMut(),
@@ -227,28 +227,28 @@ fn failure(status: &Status) -> String {
     text.chars().take(500).collect()
 }
 
-/// What follows a response.
-enum Step {
+/// What follows a response: its resources are applied, or a request is sent.
+enum StreamAction {
     Apply(DiscoveryResponse),
-    Send(Request),
+    Send(XdsRequest),
 }
 
-/// A step that is held.
-struct Held {
-    step: Step,
+/// An action that is held.
+struct HeldAction {
+    action: StreamAction,
     end: Pin<Box<Sleep>>,
 }
 
-impl Held {
-    /// Holds a step for this time, or until `end`. A newer response does not start a hold again, so
+impl HeldAction {
+    /// Holds an action for this time, or until `end`. A newer response does not start a hold again, so
     /// that a server that sends often gets answers too.
-    fn new(step: Step, time: Duration, end: Option<Pin<Box<Sleep>>>) -> Held {
-        Held { step, end: end.unwrap_or_else(|| Box::pin(sleep(time))) }
+    fn new(action: StreamAction, time: Duration, end: Option<Pin<Box<Sleep>>>) -> HeldAction {
+        HeldAction { action, end: end.unwrap_or_else(|| Box::pin(sleep(time))) }
     }
 }
 
 /// Waits for the end of a hold; for ever without one.
-async fn end_of(held: &mut Option<Held>) {
+async fn end_of(held: &mut Option<HeldAction>) {
     match held {
         Some(held) => held.end.as_mut().await,
         None => pending().await,
@@ -259,7 +259,7 @@ async fn end_of(held: &mut Option<Held>) {
 async fn serve(
     server: &Server,
     channel: Channel,
-    session: &mut Session,
+    session: &mut XdsSession,
     updates: &mut Updates,
     status: &XdsStatus,
     on_response: &mut dyn FnMut(),
@@ -273,42 +273,42 @@ async fn serve(
         .max_decoding_message_size(server.message_bytes_max);
     // A server without rules does not even send headers. The pings detect a server that hangs.
     let mut responses = client.stream_aggregated_resources(call).await?.into_inner();
-    let mut held: Option<Held> = None;
+    let mut held: Option<HeldAction> = None;
     loop {
         let received = tokio::select! {
             received = responses.message() => Some(received?),
             () = end_of(&mut held) => None,
         };
         let before = held.take();
-        let (step, end) = match received {
+        let (action, end) = match received {
             Some(None) => return Ok(()),
             Some(Some(response)) => {
                 on_response();
                 let end = before.map(|held| held.end);
                 match session.received(summary(&response)) {
-                    Next::Apply => (Step::Apply(response), end),
-                    Next::Answer(request) => {
+                    XdsAction::Apply => (StreamAction::Apply(response), end),
+                    XdsAction::Answer(request) => {
                         updates.confirmed(&response);
-                        (Step::Send(request), end)
+                        (StreamAction::Send(request), end)
                     }
-                    Next::Hold(time) => {
-                        held = Some(Held::new(Step::Apply(response), time, end));
+                    XdsAction::Hold(time) => {
+                        held = Some(HeldAction::new(StreamAction::Apply(response), time, end));
                         continue;
                     }
                 }
             }
             None => match before {
-                Some(held) => (held.step, None),
+                Some(held) => (held.action, None),
                 None => continue,
             },
         };
-        let request = match step {
-            Step::Send(request) => request,
-            Step::Apply(response) => match updates.apply(response, session).await {
+        let request = match action {
+            StreamAction::Send(request) => request,
+            StreamAction::Apply(response) => match updates.apply(response, session).await {
                 None => continue,
                 Some(Answer { request, hold: None }) => request,
                 Some(Answer { request, hold: Some(time) }) => {
-                    held = Some(Held::new(Step::Send(request), time, end));
+                    held = Some(HeldAction::new(StreamAction::Send(request), time, end));
                     continue;
                 }
             },

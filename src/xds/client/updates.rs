@@ -10,7 +10,7 @@ use crate::proto::xds::envoy::service::discovery::v3::DiscoveryResponse;
 use crate::rules::{XdsOutcome, XdsResource};
 use crate::time::{Clock, Micros, SystemClock};
 use crate::xds::RulesByXds;
-use crate::xds::session::{Answer, Response, Session};
+use crate::xds::session::{Answer, XdsResponse, XdsSession};
 use crate::xds::status::XdsStatus;
 
 /// Shortest time between two log lines about accepted updates.
@@ -51,7 +51,7 @@ impl Updates {
     pub(super) async fn apply(
         &mut self,
         response: DiscoveryResponse,
-        session: &mut Session,
+        session: &mut XdsSession,
     ) -> Option<Answer> {
         let (rules, now, is_new) = (self.rules.clone(), self.clock.now(), session.is_new());
         let (version, resources) = (response.version_info.clone(), response.resources.len());
@@ -94,7 +94,7 @@ impl Updates {
 }
 
 /// What the session needs of a response.
-pub(super) fn summary(response: &DiscoveryResponse) -> Response {
+pub(super) fn summary(response: &DiscoveryResponse) -> XdsResponse {
     let hashes = response.resources.iter().map(|resource| {
         let mut hasher = DefaultHasher::new();
         (&resource.type_url, &resource.value).hash(&mut hasher);
@@ -102,7 +102,7 @@ pub(super) fn summary(response: &DiscoveryResponse) -> Response {
     });
     // A sum, because servers send the resources in any order.
     let content = hashes.fold(response.resources.len() as u64, u64::wrapping_add);
-    Response { version: response.version_info.clone(), nonce: response.nonce.clone(), content }
+    XdsResponse { version: response.version_info.clone(), nonce: response.nonce.clone(), content }
 }
 
 /// Applies the resources of a response.
@@ -171,7 +171,7 @@ pub(super) mod tests {
     /// Receives a response, and applies it.
     async fn update(
         updates: &mut Updates,
-        session: &mut Session,
+        session: &mut XdsSession,
         response: DiscoveryResponse,
     ) -> Answer {
         session.received(summary(&response));
@@ -197,7 +197,7 @@ pub(super) mod tests {
         let rules = Arc::new(TestRules::default());
         let clock = SystemClock::new();
         let mut updates = Updates::new(rules, status.clone(), clock, Some(stamps));
-        let mut session = Session::default();
+        let mut session = XdsSession::default();
         let table = [("1", "b", "1", true), ("2", "bad", "1", true), ("3", "bad", "1", false)];
         for (version, value, answered, is_new) in table {
             let response = response(version, &["a", value]);
@@ -219,7 +219,7 @@ pub(super) mod tests {
         let status = Arc::new(XdsStatus::default());
         let rules = Arc::new(TestRules::default());
         let mut updates = Updates::new(rules.clone(), status.clone(), SystemClock::new(), None);
-        let mut session = Session::default();
+        let mut session = XdsSession::default();
         for version in ["7", "1"] {
             session.opened();
             update(&mut updates, &mut session, response(version, &["a"])).await;
@@ -237,7 +237,7 @@ pub(super) mod tests {
         let rules = Arc::new(TestRules::default());
         let clock = SystemClock::new();
         let mut updates = Updates::new(rules, status.clone(), clock, Some(stamps));
-        let mut session = Session::default();
+        let mut session = XdsSession::default();
         for _ in 0..2 {
             let answer = update(&mut updates, &mut session, response("1", &["panic"])).await;
             let error = answer.request.error;
