@@ -6,7 +6,7 @@ use weir::algorithm::{plan, report, report_tiers};
 use weir::limit::{Algorithm, Limit, Tier};
 use weir::step::Step;
 use weir::store::redis::batch::{StepBatch, StepReply};
-use weir::store::redis::fuzz_harness::{Meaning, REPLY_BYTES_MAX, Received};
+use weir::store::redis::fuzz_harness::{Meaning, REPLY_BYTES_MAX, ReadReplies};
 use weir::store::redis::script::{EncodedStep, decode};
 use weir::time::Micros;
 
@@ -50,7 +50,7 @@ fn limits() -> Vec<(Limit, Vec<Step>)> {
 /// Reads `bytes` as what a server sends. The size of a read must not change the replies, and every
 /// reader must understand each of them or reject it. Returns whether all bytes were replies.
 pub fn resp(bytes: &[u8]) -> bool {
-    let [whole, short] = [usize::MAX, SHORT].map(|read_max| Received::read(bytes, read_max));
+    let [whole, short] = [usize::MAX, SHORT].map(|read_max| ReadReplies::read(bytes, read_max));
     assert!(whole.is_same(&short), "the size of a read changes the replies: {whole:?} {short:?}");
     assert!(whole.kept.max(short.kept) <= REPLY_BYTES_MAX, "{whole:?} {short:?}");
     assert!(whole.reads_back(), "{whole:?}");

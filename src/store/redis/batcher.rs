@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 
 use super::batch::{ScriptCall, StepBatch, StepReply};
-use super::connection::Connection;
+use super::connection::RedisConnection;
 use super::error::{CallError, NextAction};
 use super::function_use::CallForm;
 use super::name::CounterName;
@@ -47,7 +47,7 @@ pub(super) enum BatchError {
 /// A connection and the steps that wait for it.
 #[derive(Debug)]
 pub(super) struct Batcher {
-    connection: Arc<Connection>,
+    connection: Arc<RedisConnection>,
     queue: Mutex<StepQueue>,
     /// The most steps per call.
     steps_max: usize,
@@ -82,12 +82,12 @@ impl StepQueue {
 
 impl Batcher {
     /// A batcher for `connection`, of calls with at most `steps_max` steps.
-    pub(super) fn new(connection: Arc<Connection>, steps_max: usize) -> Batcher {
+    pub(super) fn new(connection: Arc<RedisConnection>, steps_max: usize) -> Batcher {
         Batcher { connection, queue: Mutex::default(), steps_max }
     }
 
     /// The connection that the calls are sent over.
-    pub(super) fn connection(&self) -> &Arc<Connection> {
+    pub(super) fn connection(&self) -> &Arc<RedisConnection> {
         &self.connection
     }
 

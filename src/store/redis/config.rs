@@ -9,7 +9,7 @@ use rustls::ClientConfig;
 mod credentials;
 mod tls;
 
-pub(super) use credentials::Credentials;
+pub(super) use credentials::RedisCredentials;
 
 use crate::settings::{FunctionChoice, RedisServers, RedisSettings};
 
@@ -38,7 +38,7 @@ pub(super) type HostPort = (String, u16);
 #[derive(Clone, Debug)]
 pub(super) struct RedisConfig {
     pub(super) servers: Servers,
-    pub(super) access: Arc<Access>,
+    pub(super) access: Arc<RedisAccess>,
 }
 
 /// The servers that the URL names.
@@ -67,13 +67,13 @@ pub(super) struct Sentinels {
     pub(super) hosts: Vec<HostPort>,
     /// The name of the primary in the sentinels.
     pub(super) service: String,
-    pub(super) credentials: Credentials,
+    pub(super) credentials: RedisCredentials,
 }
 
 /// The access to every node.
 #[derive(Debug, Default)]
-pub(super) struct Access {
-    pub(super) credentials: Credentials,
+pub(super) struct RedisAccess {
+    pub(super) credentials: RedisCredentials,
     /// The database to select; `None` for the default one.
     pub(super) database: Option<u16>,
     /// `None` without TLS. Sentinels have the same.
@@ -86,7 +86,7 @@ pub(super) struct Access {
 #[derive(Clone, Debug)]
 pub(super) struct NodeConfig {
     pub(super) target: Target,
-    pub(super) access: Arc<Access>,
+    pub(super) access: Arc<RedisAccess>,
 }
 
 impl From<&RedisServers> for Servers {
@@ -96,7 +96,7 @@ impl From<&RedisServers> for Servers {
             RedisServers::Unix(path) => Servers::Node(Target::Unix(path.clone())),
             RedisServers::Cluster(seeds) => Servers::Cluster(seeds.clone()),
             RedisServers::Sentinels { hosts, service, username, password } => {
-                let credentials = Credentials::new(username.clone(), password.clone());
+                let credentials = RedisCredentials::new(username.clone(), password.clone());
                 let (hosts, service) = (hosts.clone(), service.clone());
                 Servers::Node(Target::Sentinel(Sentinels { hosts, service, credentials }))
             }
@@ -110,12 +110,12 @@ impl RedisConfig {
         let url = &settings.url;
         let username = settings.username.as_ref().or(url.username.as_ref()).cloned();
         let credentials = match &settings.password_file {
-            Some(path) => Credentials::from_file(username, path.clone())?,
-            None => Credentials::new(username, url.password.clone()),
+            Some(path) => RedisCredentials::from_file(username, path.clone())?,
+            None => RedisCredentials::new(username, url.password.clone()),
         };
         let tls = if url.tls { Some(tls::config(settings)?) } else { None };
         let (database, functions) = (url.database, settings.functions == FunctionChoice::Auto);
-        let access = Arc::new(Access { credentials, database, tls, functions });
+        let access = Arc::new(RedisAccess { credentials, database, tls, functions });
         Ok(RedisConfig { servers: Servers::from(&url.servers), access })
     }
 

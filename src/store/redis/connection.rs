@@ -1,6 +1,6 @@
 //! One pipelined connection to one node, on the runtime that opened it.
 //!
-//! A task connects, and reconnects without end. [`Connection`] tracks whether the connection is up,
+//! A task connects, and reconnects without end. [`RedisConnection`] tracks whether the connection is up,
 //! so that no caller waits for one that is down. `docs/design/redis-client.md` says why weir does
 //! this itself.
 
@@ -31,7 +31,7 @@ const QUEUE_MAX: usize = 4096;
 
 /// One connection to one node.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct RedisConnection {
     address: String,
     queue: mpsc::Sender<PipelinedCommands>,
     state: watch::Receiver<ConnectionState>,
@@ -53,7 +53,7 @@ enum ConnectionState {
     Closed,
 }
 
-impl Connection {
+impl RedisConnection {
     /// Starts to connect, and reconnects until `closed` turns true or its sender is dropped. All
     /// connections to a node share its metrics and what is known about its functions.
     pub(super) fn open(
@@ -62,14 +62,14 @@ impl Connection {
         closed: watch::Receiver<bool>,
         (metrics, functions): (Arc<NodeMetrics>, Arc<FunctionUse>),
         clock: SystemClock,
-    ) -> Arc<Connection> {
+    ) -> Arc<RedisConnection> {
         let (state_sender, state) = watch::channel(ConnectionState::Opening);
         let (queue, receiver) = mpsc::channel(QUEUE_MAX);
         let reconnect = Arc::new(Notify::new());
         let driver = Driver::new(config.clone(), address, state_sender, reconnect.clone(), clock);
         tokio::spawn(driver.run(receiver, closed));
         let address = address.to_owned();
-        Arc::new(Connection { address, queue, state, reconnect, metrics, functions })
+        Arc::new(RedisConnection { address, queue, state, reconnect, metrics, functions })
     }
 
     /// Whether the connection is up.

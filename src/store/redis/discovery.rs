@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::config::{HostPort, RedisConfig, Servers, Target, address_text};
-use super::connection::Connection;
+use super::connection::RedisConnection;
 use super::error::ConnectionError;
 use super::function_use::CallForm;
 use super::node::RedisNode;
@@ -17,7 +17,7 @@ use super::reply::{Reply, ReplyBound};
 use super::router::Router;
 use super::rtt_samples::{RttSample, RttSamples};
 use super::script::Script;
-use super::session::Session;
+use super::session::RedisSession;
 use super::topology::{self, HashSlotRange, Topology};
 use crate::outage_log::OutageLog;
 use crate::time::Micros;
@@ -53,7 +53,7 @@ const ERRORS_SHOWN: usize = 8;
 /// A node that discovery is connected to.
 struct KnownNode {
     node: Arc<RedisNode>,
-    connection: Arc<Connection>,
+    connection: Arc<RedisConnection>,
     /// Consecutive topologies that did not name the node.
     missing: u32,
 }
@@ -137,7 +137,7 @@ async fn query_slots(
     }
     for seed in seeds {
         let reply = async {
-            let mut session = Session::open(seed, &config.access).await?;
+            let mut session = RedisSession::open(seed, &config.access).await?;
             session.request_within(&CLUSTER_SLOTS, ReplyBound::TOPOLOGY).await
         };
         match read_ranges(seed, reply).await {
@@ -213,7 +213,7 @@ fn refresh(
 
 /// Loads the functions, or the scripts where there are none, and measures the clock; again after
 /// every reconnection.
-async fn supervise_node(router: &Router, node: &RedisNode, connection: &Connection) {
+async fn supervise_node(router: &Router, node: &RedisNode, connection: &RedisConnection) {
     while connection.up().await.is_some() {
         // A call whose function or script is missing loads it. Here it is loaded before the first
         // call, which needs the node's clock. A node may have lost its functions while the connection
@@ -257,7 +257,7 @@ async fn supervise_node(router: &Router, node: &RedisNode, connection: &Connecti
 }
 
 /// Loads the functions on a node, if the settings allow it.
-async fn load_functions(node: &RedisNode, connection: &Connection) {
+async fn load_functions(node: &RedisNode, connection: &RedisConnection) {
     if node.functions().is_allowed() {
         // Without a reply, calls use what they used before.
         let _ = tokio::time::timeout(TIMEOUT, connection.load_functions()).await;
@@ -267,7 +267,7 @@ async fn load_functions(node: &RedisNode, connection: &Connection) {
 async fn measure_clock(
     router: &Router,
     node: &RedisNode,
-    connection: &Connection,
+    connection: &RedisConnection,
     samples: &mut RttSamples,
 ) {
     let sent = router.now();

@@ -23,7 +23,7 @@ pub const REPLY_BYTES_MAX: usize = 2_048;
 
 /// What a connection reads from the bytes of a server, up to the first error.
 #[derive(Debug)]
-pub struct Received {
+pub struct ReadReplies {
     replies: Vec<Reply>,
     error: Option<ReplyError>,
     /// The most bytes that were kept for an incomplete reply.
@@ -49,14 +49,14 @@ pub struct Meaning {
     pub now: Option<(Micros, Micros)>,
 }
 
-impl Received {
+impl ReadReplies {
     /// Reads `bytes`, at most `read_max` at once, at least one.
-    pub fn read(bytes: &[u8], read_max: usize) -> Received {
+    pub fn read(bytes: &[u8], read_max: usize) -> ReadReplies {
         read_within(BOUND, bytes, read_max)
     }
 
     /// Whether the replies and the error are the same.
-    pub fn is_same(&self, other: &Received) -> bool {
+    pub fn is_same(&self, other: &ReadReplies) -> bool {
         self.replies == other.replies && self.error == other.error
     }
 
@@ -78,9 +78,9 @@ impl Received {
     }
 }
 
-fn read_within(bound: ReplyBound, bytes: &[u8], read_max: usize) -> Received {
+fn read_within(bound: ReplyBound, bytes: &[u8], read_max: usize) -> ReadReplies {
     let mut reader = ReplyReader::default();
-    let mut received = Received { replies: Vec::new(), error: None, kept: 0 };
+    let mut received = ReadReplies { replies: Vec::new(), error: None, kept: 0 };
     for part in bytes.chunks(read_max.max(1)) {
         reader.room().extend_from_slice(part);
         loop {

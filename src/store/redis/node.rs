@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::batcher::Batcher;
 use super::config::{NodeConfig, Target};
-use super::connection::Connection;
+use super::connection::RedisConnection;
 use super::function_use::FunctionUse;
 use super::metrics::NodeMetrics;
 use crate::key::CounterKey;
@@ -140,7 +140,7 @@ impl RedisNode {
     }
 
     /// Opens the discovery thread's connection, once.
-    pub(super) fn connect_shared(&self) -> Arc<Connection> {
+    pub(super) fn connect_shared(&self) -> Arc<RedisConnection> {
         self.shared.get_or_init(|| self.connect()).connection().clone()
     }
 
@@ -175,7 +175,8 @@ impl RedisNode {
     fn connect(&self) -> Arc<Batcher> {
         let shared = (self.metrics.clone(), self.functions.clone());
         let closed = self.closed.subscribe();
-        let connection = Connection::open(&self.config, &self.address, closed, shared, self.clock);
+        let connection =
+            RedisConnection::open(&self.config, &self.address, closed, shared, self.clock);
         Arc::new(Batcher::new(connection, self.steps_max))
     }
 }

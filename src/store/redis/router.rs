@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::batch::ScriptCall;
 use super::batcher::{self, BatchError};
 use super::config::{HostPort, NodeConfig, address_text};
-use super::connection::Connection;
+use super::connection::RedisConnection;
 use super::error::{CallError, NextAction, Redirect};
 use super::function_use::CallForm;
 use super::metrics::{NodeMetrics, NodeSnapshot};
@@ -265,7 +265,7 @@ impl Router {
         route: Route,
         key: &CounterKey,
         error: &CallError,
-        connection: &Connection,
+        connection: &RedisConnection,
         script: Option<Script>,
     ) -> Result<Route, StoreError> {
         let fail = |error: &CallError| Err(self.log_and_classify(&route.node, error));

@@ -1,10 +1,10 @@
 //! Finds a primary through its sentinels
 //! (<https://redis.io/docs/latest/develop/reference/sentinel-clients/>).
 
-use super::config::{Access, HostPort, Sentinels, address_text};
+use super::config::{HostPort, RedisAccess, Sentinels, address_text};
 use super::error::{ConnectionError, is_host};
 use super::reply::{Reply, ReplyBound};
-use super::session::Session;
+use super::session::RedisSession;
 
 /// Sentinels that are remembered besides those of the URL.
 const OTHERS_MAX: usize = 32;
@@ -17,8 +17,8 @@ const OTHERS_MAX: usize = 32;
 pub(super) async fn open_primary(
     sentinels: &Sentinels,
     others: &mut Vec<HostPort>,
-    access: &Access,
-) -> Result<Session, ConnectionError> {
+    access: &RedisAccess,
+) -> Result<RedisSession, ConnectionError> {
     let known: Vec<HostPort> = sentinels.hosts.iter().chain(others.iter()).cloned().collect();
     let mut errors = Vec::new();
     for address in known {
@@ -35,10 +35,10 @@ async fn open_named_by(
     address: &HostPort,
     sentinels: &Sentinels,
     others: &mut Vec<HostPort>,
-    access: &Access,
-) -> Result<Session, ConnectionError> {
+    access: &RedisAccess,
+) -> Result<RedisSession, ConnectionError> {
     let at = |error: ConnectionError| error.at(&format!("sentinel {}", address_text(address)));
-    let mut sentinel = Session::connect(address, access.tls.as_ref()).await.map_err(at)?;
+    let mut sentinel = RedisSession::connect(address, access.tls.as_ref()).await.map_err(at)?;
     sentinel.authenticate(&sentinels.credentials).await.map_err(at)?;
     let service = sentinels.service.as_bytes();
     let words: [&[u8]; 3] = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service];
@@ -53,7 +53,7 @@ async fn open_named_by(
         others.retain(|other| !sentinels.hosts.contains(other));
     }
     let of_primary = |error: ConnectionError| error.at(&address_text(&primary));
-    let mut session = Session::open(&primary, access).await.map_err(of_primary)?;
+    let mut session = RedisSession::open(&primary, access).await.map_err(of_primary)?;
     // A primary that was demoted may not know it yet. Redis may refuse to say; then the first write
     // shows it.
     let role = session.exchange(&[b"ROLE"], ReplyBound::USUAL).await.map_err(of_primary)?;

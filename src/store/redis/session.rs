@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use super::command::encode;
-use super::config::{Access, Credentials, HostPort};
+use super::config::{HostPort, RedisAccess, RedisCredentials};
 use super::error::{ConnectionError, result};
 use super::reply::{Reply, ReplyBound, ReplyReader};
 
@@ -28,43 +28,43 @@ pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// An open connection, before its commands are pipelined.
-pub(super) struct Session {
+pub(super) struct RedisSession {
     stream: Box<dyn Stream>,
     replies: ReplyReader,
 }
 
-impl Session {
+impl RedisSession {
     /// A session over an open stream.
-    pub(super) fn over(stream: impl Stream + 'static) -> Session {
-        Session { stream: Box::new(stream), replies: ReplyReader::default() }
+    pub(super) fn over(stream: impl Stream + 'static) -> RedisSession {
+        RedisSession { stream: Box::new(stream), replies: ReplyReader::default() }
     }
 
     /// Connects to `address`, without logging in.
     pub(super) async fn connect(
         address: &HostPort,
         tls: Option<&Arc<ClientConfig>>,
-    ) -> Result<Session, ConnectionError> {
+    ) -> Result<RedisSession, ConnectionError> {
         within(async { Ok(connect(address, tls).await?) }).await
     }
 
     /// Connects to the Unix socket at `path`, without logging in.
-    pub(super) async fn connect_unix(path: &Path) -> Result<Session, ConnectionError> {
+    pub(super) async fn connect_unix(path: &Path) -> Result<RedisSession, ConnectionError> {
         let stream = within(async { Ok(UnixStream::connect(path).await?) }).await?;
-        Ok(Session::over(stream))
+        Ok(RedisSession::over(stream))
     }
 
     /// Connects to a node, and logs in.
     pub(super) async fn open(
         address: &HostPort,
-        access: &Access,
-    ) -> Result<Session, ConnectionError> {
-        let mut session = Session::connect(address, access.tls.as_ref()).await?;
+        access: &RedisAccess,
+    ) -> Result<RedisSession, ConnectionError> {
+        let mut session = RedisSession::connect(address, access.tls.as_ref()).await?;
         session.log_in(access).await?;
         Ok(session)
     }
 
     /// Logs in to a node, selects the database, and checks that the node replies.
-    pub(super) async fn log_in(&mut self, access: &Access) -> Result<(), ConnectionError> {
+    pub(super) async fn log_in(&mut self, access: &RedisAccess) -> Result<(), ConnectionError> {
         self.authenticate(&access.credentials).await?;
         if let Some(database) = access.database {
             self.request(&[b"SELECT", database.to_string().as_bytes()]).await?;
@@ -77,7 +77,7 @@ impl Session {
     /// Sends the credentials, if there are any.
     pub(super) async fn authenticate(
         &mut self,
-        credentials: &Credentials,
+        credentials: &RedisCredentials,
     ) -> Result<(), ConnectionError> {
         let auth = credentials.auth().map_err(|error| ConnectionError::new(error.to_string()))?;
         if let Some(arguments) = auth {
@@ -136,13 +136,16 @@ impl Session {
     }
 }
 
-async fn connect((host, port): &HostPort, tls: Option<&Arc<ClientConfig>>) -> io::Result<Session> {
+async fn connect(
+    (host, port): &HostPort,
+    tls: Option<&Arc<ClientConfig>>,
+) -> io::Result<RedisSession> {
     let stream = TcpStream::connect((host.as_str(), *port)).await?;
     stream.set_nodelay(true)?;
-    let Some(tls) = tls else { return Ok(Session::over(stream)) };
+    let Some(tls) = tls else { return Ok(RedisSession::over(stream)) };
     let name = ServerName::try_from(host.clone()).map_err(io::Error::other)?;
     let stream = TlsConnector::from(tls.clone()).connect(name, stream).await?;
-    Ok(Session::over(stream))
+    Ok(RedisSession::over(stream))
 }
 
 /// Waits for `step` for at most [`TIMEOUT`].

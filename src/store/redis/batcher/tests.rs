@@ -30,7 +30,7 @@ fn steps_are_sent_after_a_runtime_has_ended() {
         let target = Target::Unix("/nonexistent".into());
         let config = NodeConfig { target, access: Arc::default() };
         let known = (Arc::default(), Arc::new(FunctionUse::new(false)));
-        let connection = Connection::open(&config, "a:1", closed, known, SystemClock::new());
+        let connection = RedisConnection::open(&config, "a:1", closed, known, SystemClock::new());
         let batcher = Arc::new(Batcher::new(connection, 8));
         {
             let mut call = pin!(batcher.apply(0, name, step.clone()));

@@ -9,7 +9,7 @@ use crate::settings::Secret;
 
 /// A user name and a password.
 #[derive(Clone, Debug, Default)]
-pub(in crate::store::redis) struct Credentials {
+pub(in crate::store::redis) struct RedisCredentials {
     username: Option<String>,
     password: Option<Password>,
 }
@@ -21,10 +21,10 @@ enum Password {
     File(PathBuf),
 }
 
-impl Credentials {
+impl RedisCredentials {
     /// Credentials with a fixed password.
-    pub(super) fn new(username: Option<String>, password: Option<Secret>) -> Credentials {
-        Credentials { username, password: password.map(Password::Text) }
+    pub(super) fn new(username: Option<String>, password: Option<Secret>) -> RedisCredentials {
+        RedisCredentials { username, password: password.map(Password::Text) }
     }
 
     /// Credentials with a password in a file.
@@ -34,9 +34,9 @@ impl Credentials {
     pub(super) fn from_file(
         username: Option<String>,
         path: PathBuf,
-    ) -> Result<Credentials, RedisConfigError> {
+    ) -> Result<RedisCredentials, RedisConfigError> {
         read(&path)?;
-        Ok(Credentials { username, password: Some(Password::File(path)) })
+        Ok(RedisCredentials { username, password: Some(Password::File(path)) })
     }
 
     /// The arguments of `AUTH`; `None` without a password.
@@ -75,7 +75,7 @@ mod tests {
     fn the_password_is_read_for_every_connection() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("password");
-        let named = || Credentials::from_file(Some("who".into()), path.clone());
+        let named = || RedisCredentials::from_file(Some("who".into()), path.clone());
         assert!(named().is_err(), "the file is missing");
         fs::write(&path, "one\n").unwrap();
         let named = named().unwrap();
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn a_fixed_password_needs_no_user() {
         let fixed = |name: Option<&str>, password: Option<&str>| {
-            Credentials::new(name.map(str::to_owned), password.map(Secret::new))
+            RedisCredentials::new(name.map(str::to_owned), password.map(Secret::new))
         };
         assert_eq!(fixed(None, Some("p")).auth(), Ok(Some(vec!["p".to_owned()])));
         assert_eq!(fixed(Some("u"), None).auth(), Ok(None), "a name alone needs no AUTH");

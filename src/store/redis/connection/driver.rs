@@ -14,7 +14,7 @@ use crate::outage_log::OutageLog;
 use crate::store::redis::config::{HostPort, NodeConfig, Target};
 use crate::store::redis::error::{CallError, ConnectionError};
 use crate::store::redis::sentinel;
-use crate::store::redis::session::Session;
+use crate::store::redis::session::RedisSession;
 use crate::time::{Clock, SystemClock};
 
 /// First and longest pause between attempts to connect, in milliseconds.
@@ -92,12 +92,12 @@ impl Driver {
     }
 
     /// Connects and logs in.
-    async fn open(&mut self) -> Result<Session, ConnectionError> {
+    async fn open(&mut self) -> Result<RedisSession, ConnectionError> {
         let access = &self.config.access;
         match &self.config.target {
-            Target::Tcp(address) => Session::open(address, access).await,
+            Target::Tcp(address) => RedisSession::open(address, access).await,
             Target::Unix(path) => {
-                let mut session = Session::connect_unix(path).await?;
+                let mut session = RedisSession::connect_unix(path).await?;
                 session.log_in(access).await?;
                 Ok(session)
             }
@@ -109,7 +109,7 @@ impl Driver {
 
     async fn serve(
         &self,
-        session: Session,
+        session: RedisSession,
         queue: &mut mpsc::Receiver<PipelinedCommands>,
     ) -> SessionEnd {
         // A request from the time of the previous session.

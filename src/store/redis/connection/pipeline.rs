@@ -11,7 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::store::redis::error::{CallError, ConnectionError, result};
 use crate::store::redis::reply::{Reply, ReplyBound, ReplyReader};
-use crate::store::redis::session::Session;
+use crate::store::redis::session::RedisSession;
 
 /// Bytes that wait to be written, over which no further command is taken.
 const WRITE_BYTES_MAX: usize = 256 << 10;
@@ -78,7 +78,7 @@ pub(super) struct SessionEnd {
 /// Sends the commands and delivers their replies until the session fails or every sender of
 /// commands is dropped. Commands without a reply are then dropped.
 pub(super) async fn run(
-    session: Session,
+    session: RedisSession,
     queue: &mut mpsc::Receiver<PipelinedCommands>,
 ) -> SessionEnd {
     let (stream, replies) = session.into_parts();
@@ -192,8 +192,6 @@ mod tests {
 
     use super::*;
 
-    type Received = oneshot::Receiver<Result<Reply, CallError>>;
-
     /// A pipeline whose server is the test.
     struct Bench {
         server: DuplexStream,
@@ -205,11 +203,12 @@ mod tests {
         fn new() -> Bench {
             let (client, server) = duplex(1 << 16);
             let (queue, mut receiver) = mpsc::channel(8);
-            let run = tokio::spawn(async move { run(Session::over(client), &mut receiver).await });
+            let run =
+                tokio::spawn(async move { run(RedisSession::over(client), &mut receiver).await });
             Bench { server, queue, run }
         }
 
-        fn send(&self, bytes: &[u8], replies: u8) -> Received {
+        fn send(&self, bytes: &[u8], replies: u8) -> oneshot::Receiver<Result<Reply, CallError>> {
             let (reply, received) = oneshot::channel();
             let bound = ReplyBound { bytes: 1_000, elements: 10 };
             let commands = PipelinedCommands { bytes: bytes.to_vec(), replies, bound, reply };

@@ -54,7 +54,7 @@ impl Library {
 }
 
 /// The parts of one kind of state.
-struct Parts {
+struct ScriptParts {
     /// For the steps of the fast path.
     fast: String,
     /// The reply to a call of one such step.
@@ -63,19 +63,19 @@ struct Parts {
     all: &'static str,
 }
 
-fn parts(script: Script) -> Parts {
-    let tier = |file: &str| Parts { fast: lines(&[file, FAST_PATH]), lone: LONE, all: TIER };
+fn parts(script: Script) -> ScriptParts {
+    let tier = |file: &str| ScriptParts { fast: lines(&[file, FAST_PATH]), lone: LONE, all: TIER };
     match script {
         Script::FixedWindow => tier(lua!("fixed_window")),
         Script::SlidingWindow => tier(lua!("sliding_window")),
         Script::Gcra => tier(lua!("gcra")),
-        Script::Entries => Parts { fast: String::new(), lone: "", all: lua!("entries") },
+        Script::Entries => ScriptParts { fast: String::new(), lone: "", all: lua!("entries") },
     }
 }
 
 /// The text of one script.
 pub(super) fn script(script: Script) -> String {
-    let Parts { fast, lone, all } = parts(script);
+    let ScriptParts { fast, lone, all } = parts(script);
     let arguments = "local keys, runs = KEYS, ARGV";
     lines(&[PROTOCOL, GLOBALS, arguments, &fast, lone, DEQUE, RESERVATION, RUNS, all, RESULT])
 }
@@ -93,7 +93,7 @@ fn library(name: &str) -> String {
 /// The part of the library `name` that registers one script as a function. The block bounds its
 /// locals, whose names the scripts share.
 fn register(name: &str, script: Script) -> String {
-    let Parts { fast, lone, all } = parts(script);
+    let ScriptParts { fast, lone, all } = parts(script);
     let begin = format!(
         "redis.register_function('{}', function(keys, runs)\nif not call then take_globals() end",
         function(name, script)
