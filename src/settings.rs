@@ -46,7 +46,7 @@ pub use envoy_ratelimit_env::{with_default_runtime_root, without_host};
 pub use fuzz_harness::load_bytes;
 pub use otlp::{OtlpHeaders, OtlpProtocol};
 pub use problem::{Problem, Problems};
-pub use redis_url::{RedisServers, RedisUrl};
+pub use redis_url::{HostPort, RedisServers, RedisUrl};
 pub use secret::{Secret, SecretUrl};
 pub use section::Setting;
 pub use sections::{

@@ -16,7 +16,7 @@ const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26_379;
 
 /// Host and port of a server.
-type HostPort = (String, u16);
+pub type HostPort = (String, u16);
 
 /// The URL of Redis. `Debug`, `Display` and JSON mask its passwords.
 #[derive(Clone, PartialEq, Eq)]

@@ -11,6 +11,7 @@ mod tls;
 
 pub(super) use credentials::RedisCredentials;
 
+pub(super) use crate::settings::HostPort;
 use crate::settings::{FunctionChoice, RedisServers, RedisSettings};
 
 /// The error for settings with which no connection is possible. The text names the setting to
@@ -30,9 +31,6 @@ impl From<io::Error> for RedisConfigError {
         RedisConfigError::new(format!("could not start the Redis discovery thread: {error}"))
     }
 }
-
-/// Host and port of a server.
-pub(super) type HostPort = (String, u16);
 
 /// The servers, and the access to them.
 #[derive(Clone, Debug)]
