@@ -72,22 +72,22 @@ impl Overlays {
     /// does not fit a rule of a file is an error. One that does not fit a rule by xDS is a warning, and
     /// the rule stays as sent, because the control plane does not know the overlays.
     pub(super) fn apply(&self, documents: &mut [Document], report: &mut Report) {
-        let mut run = Run { overlays: &self.0, ..Run::default() };
-        run.is_used.resize(self.0.len(), false);
+        let mut pass = OverlayPass { overlays: &self.0, ..OverlayPass::default() };
+        pass.is_used.resize(self.0.len(), false);
         for document in documents {
             let domain = document.domain.as_ref().and_then(|domain| domain.value.as_deref());
             let Some(domain) = domain else { continue };
             let of_domain = self.0.iter().enumerate().filter(|(_, one)| one.domain.matches(domain));
             let mut cursors = Vec::new();
             of_domain.for_each(|(overlay, one)| advance(one, overlay, 0, &mut cursors));
-            run.level(&cursors, &mut document.descriptors, &document.file);
+            pass.level(&cursors, &mut document.descriptors, &document.file);
         }
-        for (overlay, _) in self.0.iter().zip(&run.is_used).filter(|(_, is_used)| !**is_used) {
+        for (overlay, _) in self.0.iter().zip(&pass.is_used).filter(|(_, is_used)| !**is_used) {
             let hint = "write `rule` as metrics and `weir explain` show it; `*` is any text, `**` \
                         any levels";
             report.warn(overlay.location.clone(), "the overlay matches no limit", hint);
         }
-        for ((overlay, is_xds), Misfit { what, count }) in run.misfits {
+        for ((overlay, is_xds), Misfit { what, count }) in pass.misfits {
             let location = self.0[overlay].location.clone();
             let more = match count - 1 {
                 0 => String::new(),
@@ -154,9 +154,9 @@ fn advance(overlay: &Overlay, index: usize, mut item: usize, cursors: &mut Vec<C
     }
 }
 
-/// One application of overlays.
+/// One pass of the overlays over documents.
 #[derive(Default)]
-struct Run<'o> {
+struct OverlayPass<'o> {
     overlays: &'o [Overlay],
     /// For each overlay, whether it matches a limit.
     is_used: Vec<bool>,
@@ -171,7 +171,7 @@ struct Misfit {
     count: usize,
 }
 
-impl Run<'_> {
+impl OverlayPass<'_> {
     /// Applies the overlays to the limits of a level and below it. `cursors` are the positions before
     /// this level. All patterns advance together, so that no path is compared twice.
     fn level(&mut self, cursors: &[Cursor], level: &mut [RawDescriptor], file: &Arc<str>) {

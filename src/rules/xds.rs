@@ -21,7 +21,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use self::merge::{Merger, Received};
+use self::merge::{Merger, ReceivedDescriptor};
 use self::node::{Total, XdsNode};
 use super::excerpt::shorten;
 use super::file::options::Options;
@@ -128,7 +128,7 @@ impl XdsRules {
             before: self,
             options,
             report: Report::default(),
-            parts: Parts::default(),
+            parts: FaultyParts::default(),
             seen: HashSet::new(),
             lost: HashSet::new(),
             lost_domains: HashSet::new(),
@@ -139,10 +139,10 @@ impl XdsRules {
             .and_then(|()| update.rules(version, resources, active))
             .unwrap_or_else(|what| {
                 update.report.error(whole("xds"), what, "the active rules by xDS stay");
-                update.parts = Parts { kept: self.domains.len(), dropped: 0 };
+                update.parts = FaultyParts { kept: self.domains.len(), dropped: 0 };
                 XdsRules { domains: self.domains.clone(), warnings: Vec::new() }
             });
-        let Parts { kept, dropped } = update.parts;
+        let FaultyParts { kept, dropped } = update.parts;
         let (problems, warnings) = update.report.into_parts();
         XdsUpdate { rules: XdsRules { warnings, ..rules }, problems, kept, dropped }
     }
@@ -168,7 +168,7 @@ impl XdsRules {
 
 /// Parts of a response with an error.
 #[derive(Clone, Copy, Debug, Default)]
-struct Parts {
+struct FaultyParts {
     /// Those of which an earlier version is active.
     kept: usize,
     /// The others.
@@ -180,7 +180,7 @@ struct Update<'u> {
     before: &'u XdsRules,
     options: &'u Options,
     report: Report,
-    parts: Parts,
+    parts: FaultyParts,
     /// The resources with a readable name, here and below as [`Location::file`].
     seen: HashSet<Arc<str>>,
     /// The resources that cannot be used.
@@ -315,10 +315,11 @@ impl Update<'_> {
         let mut resources: Vec<Arc<Location>> =
             claims.iter().map(|claim| Arc::clone(&claim.origin)).collect();
         let received = claims.into_iter().flat_map(|Claim { origin, config, .. }| {
-            let of_claim = move |descriptor| Received { origin: Arc::clone(&origin), descriptor };
+            let of_claim =
+                move |descriptor| ReceivedDescriptor { origin: Arc::clone(&origin), descriptor };
             config.descriptors.into_iter().map(of_claim)
         });
-        let received: Vec<Received> = received.collect();
+        let received: Vec<ReceivedDescriptor> = received.collect();
         let before = self.before.domains.get(domain).map(Arc::clone);
         let active = before.as_ref().map(|rules| rules.nodes.as_slice()).unwrap_or_default();
         let mut nodes =

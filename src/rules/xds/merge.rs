@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use prost::Message;
 
-use super::Parts;
+use super::FaultyParts;
 use super::node::{self, Allowance, XdsLimit, XdsNode};
 use crate::escape::excerpt;
 use crate::proto::ratelimit::config::ratelimit::v3::RateLimitDescriptor;
@@ -23,14 +23,14 @@ use crate::rules::file::problem::{Location, Report};
 const PATH_CHARS_MAX: usize = 600;
 
 /// A descriptor with the resource that sent it.
-pub(super) struct Received {
+pub(super) struct ReceivedDescriptor {
     pub(super) origin: Arc<Location>,
     pub(super) descriptor: RateLimitDescriptor,
 }
 
-/// A key and a value. Equal texts share their memory, because control planes often send one text as
-/// both.
-type Entry = (Arc<str>, Arc<str>);
+/// The key and the value by which siblings are merged. Equal texts share their memory, because control
+/// planes often send one text as both.
+type SiblingKey = (Arc<str>, Arc<str>);
 
 /// Descriptors without their children, with the resources that sent them.
 type Own = Vec<(Arc<Location>, RateLimitDescriptor)>;
@@ -38,19 +38,27 @@ type Own = Vec<(Arc<Location>, RateLimitDescriptor)>;
 /// Merges the descriptors of one domain.
 pub(super) struct Merger<'m> {
     report: &'m mut Report,
-    parts: &'m mut Parts,
+    parts: &'m mut FaultyParts,
     /// The domain, and the composite key of each level, as messages show them.
     path: Vec<String>,
 }
 
 impl<'m> Merger<'m> {
-    pub(super) fn new(domain: &str, report: &'m mut Report, parts: &'m mut Parts) -> Merger<'m> {
+    pub(super) fn new(
+        domain: &str,
+        report: &'m mut Report,
+        parts: &'m mut FaultyParts,
+    ) -> Merger<'m> {
         Merger { report, parts, path: vec![shorten(domain)] }
     }
 
     /// The nodes of a level, in the order of their first descriptors. A descriptor with an error
     /// keeps the node of `active` that has the same key and value, or is left out.
-    pub(super) fn level(&mut self, received: Vec<Received>, active: &[XdsNode]) -> Vec<XdsNode> {
+    pub(super) fn level(
+        &mut self,
+        received: Vec<ReceivedDescriptor>,
+        active: &[XdsNode],
+    ) -> Vec<XdsNode> {
         let active: HashMap<(&str, &str), &XdsNode> =
             active.iter().map(|node| ((&*node.key, &*node.value), node)).collect();
         let mut nodes = Vec::new();
@@ -66,14 +74,15 @@ impl<'m> Merger<'m> {
     /// One node from descriptors with the same key and value; `None` if none is valid, now or before.
     fn node(
         &mut self,
-        entry: Entry,
-        equal: Vec<Received>,
+        entry: SiblingKey,
+        equal: Vec<ReceivedDescriptor>,
         before: Option<&XdsNode>,
     ) -> Option<XdsNode> {
-        let (mut own, mut below, mut below_invalid): (Own, Vec<Received>, Vec<Received>) =
-            (Vec::new(), Vec::new(), Vec::new());
+        let mut own = Own::new();
+        let mut below: Vec<ReceivedDescriptor> = Vec::new();
+        let mut below_invalid: Vec<ReceivedDescriptor> = Vec::new();
         let mut invalid = HashSet::new();
-        for Received { origin, mut descriptor } in equal {
+        for ReceivedDescriptor { origin, mut descriptor } in equal {
             let children = std::mem::take(&mut descriptor.descriptors);
             let problems = node::problems(&descriptor);
             for what in &problems {
@@ -82,9 +91,10 @@ impl<'m> Merger<'m> {
             let is_valid = problems.is_empty();
             let to = if is_valid { &mut below } else { &mut below_invalid };
             to.extend(
-                children
-                    .into_iter()
-                    .map(|descriptor| Received { origin: Arc::clone(&origin), descriptor }),
+                children.into_iter().map(|descriptor| ReceivedDescriptor {
+                    origin: Arc::clone(&origin),
+                    descriptor,
+                }),
             );
             if is_valid {
                 own.push((origin, descriptor));
@@ -123,7 +133,7 @@ impl<'m> Merger<'m> {
     }
 
     /// The node of valid descriptors; `None` without one.
-    fn merged(&mut self, entry: Entry, own: Own, children: Vec<XdsNode>) -> Option<XdsNode> {
+    fn merged(&mut self, entry: SiblingKey, own: Own, children: Vec<XdsNode>) -> Option<XdsNode> {
         let strictest = strictest(&own);
         let origin = match strictest {
             Some((origin, _)) => Arc::clone(origin),
@@ -181,7 +191,7 @@ fn strictest(
 /// Adds to `nodes` what they lack of `before`, because the resources `lost` cannot be used.
 pub(super) fn keep_level(nodes: &mut Vec<XdsNode>, before: &[XdsNode], lost: &HashSet<Arc<str>>) {
     let entry = |node: &XdsNode| (Arc::clone(&node.key), Arc::clone(&node.value));
-    let known: HashMap<Entry, usize> =
+    let known: HashMap<SiblingKey, usize> =
         nodes.iter().enumerate().map(|(index, node)| (entry(node), index)).collect();
     for earlier in before {
         match known.get(&entry(earlier)) {
@@ -209,9 +219,9 @@ fn keep(node: &mut XdsNode, before: &XdsNode, lost: &HashSet<Arc<str>>) {
 }
 
 /// The descriptors by key and value, in order of first appearance.
-fn grouped(received: Vec<Received>) -> Vec<(Entry, Vec<Received>)> {
-    let mut groups: Vec<(Entry, Vec<Received>)> = Vec::with_capacity(received.len());
-    let mut known: HashMap<Entry, usize> = HashMap::with_capacity(received.len());
+fn grouped(received: Vec<ReceivedDescriptor>) -> Vec<(SiblingKey, Vec<ReceivedDescriptor>)> {
+    let mut groups: Vec<(SiblingKey, Vec<ReceivedDescriptor>)> = Vec::with_capacity(received.len());
+    let mut known: HashMap<SiblingKey, usize> = HashMap::with_capacity(received.len());
     for one in received {
         let entry = entry(&one.descriptor);
         let index = *known.entry(entry.clone()).or_insert(groups.len());
@@ -223,7 +233,7 @@ fn grouped(received: Vec<Received>) -> Vec<(Entry, Vec<Received>)> {
     groups
 }
 
-fn entry(descriptor: &RateLimitDescriptor) -> Entry {
+fn entry(descriptor: &RateLimitDescriptor) -> SiblingKey {
     let key: Arc<str> = descriptor.key.as_str().into();
     let value =
         if *key == *descriptor.value { Arc::clone(&key) } else { descriptor.value.as_str().into() };
@@ -231,7 +241,7 @@ fn entry(descriptor: &RateLimitDescriptor) -> Entry {
 }
 
 /// The part of a path in the words of envoyproxy/ratelimit.
-fn composite_key((key, value): &Entry) -> String {
+fn composite_key((key, value): &SiblingKey) -> String {
     if value.is_empty() {
         return shorten(key);
     }

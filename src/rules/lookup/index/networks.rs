@@ -24,11 +24,11 @@ pub(super) struct NetworkTable {
 type Ranges = Box<[(u128, Option<u32>)]>;
 
 /// First address, last address and number of a network.
-type Span = (u128, u128, u32);
+type NetworkSpan = (u128, u128, u32);
 
 impl NetworkTable {
     pub(super) fn new(networks: &[(u32, IpNet)]) -> NetworkTable {
-        let (mut v4, mut v6): (Vec<Span>, Vec<Span>) = (Vec::new(), Vec::new());
+        let (mut v4, mut v6): (Vec<NetworkSpan>, Vec<NetworkSpan>) = (Vec::new(), Vec::new());
         for (number, network) in networks {
             let span = (bits(network.network()), bits(network.broadcast()), *number);
             match network {
@@ -59,7 +59,7 @@ fn bits(address: IpAddr) -> u128 {
 }
 
 /// Splits the addresses at the borders of networks, outer networks before inner ones.
-fn ranges(mut spans: Vec<Span>) -> Ranges {
+fn ranges(mut spans: Vec<NetworkSpan>) -> Ranges {
     spans.sort_unstable_by_key(|(start, end, _)| (*start, u128::MAX - end));
     let mut ranges: Vec<(u128, Option<u32>)> = Vec::new();
     // The networks that contain the current one: last address, and the first in the file so far.
