@@ -125,7 +125,7 @@ impl BoundServer {
         let admin_routes = admin::router(
             api.clone(),
             pages(),
-            admin::Access { token: Token::from_settings(&config.admin), loopback },
+            admin::AdminAccess { token: Token::from_settings(&config.admin), loopback },
             config.bounds,
         );
         let (reporter, health_service) = Reporter::new();

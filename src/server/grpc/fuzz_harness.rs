@@ -30,9 +30,9 @@ use crate::server::rls::handler::{Decide, RlsResponse};
 /// The rate-limit service of the gRPC port.
 pub struct GrpcService<D>(ShouldRateLimit<D>);
 
-/// What the client of a call receives.
+/// The response of a unary call, as its client receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Received {
+pub struct UnaryResponse {
     /// The gRPC status code.
     pub status: u16,
     /// The status message; empty for OK.
@@ -54,14 +54,14 @@ impl<D: Decide> GrpcService<D> {
     }
 
     /// Serves a call with `headers` and `body`, which may be a framed message or any other bytes.
-    pub async fn call(&self, headers: HeaderMap, body: impl Into<Bytes>) -> Received {
+    pub async fn call(&self, headers: HeaderMap, body: impl Into<Bytes>) -> UnaryResponse {
         let handler = &self.0.handler;
         let head = CallHead::read(&headers, handler.decider.traces());
         let memory = CallMemory::alone(&handler.budget);
         match self.0.respond(head, ReceivedBody(body.into()), &memory).await {
             Ok(ServedResponse::FastPath(RlsResponse { message, rollback })) => {
                 rollback.into_iter().for_each(|rollback| rollback.commit());
-                Received { status: 0, message: String::new(), body: framed(&message).to_vec() }
+                UnaryResponse { status: 0, message: String::new(), body: framed(&message).to_vec() }
             }
             Ok(ServedResponse::Tonic(served)) => {
                 let TonicResponse { response, rollback, .. } = *served;
@@ -71,7 +71,7 @@ impl<D: Decide> GrpcService<D> {
             }
             Err(status) => {
                 let message = status.message;
-                Received { status: status.code as u16, message, body: Vec::new() }
+                UnaryResponse { status: status.code as u16, message, body: Vec::new() }
             }
         }
     }
@@ -79,7 +79,7 @@ impl<D: Decide> GrpcService<D> {
 
 /// Reads a response to its end. The status is in the headers if the response has no message, else
 /// in the trailers.
-async fn receive<B>(response: Response<B>) -> Received
+async fn receive<B>(response: Response<B>) -> UnaryResponse
 where
     B: Body<Data = Bytes, Error: std::fmt::Debug>,
 {
@@ -94,5 +94,5 @@ where
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let status = text("grpc-status").and_then(|number| number.parse().ok()).unwrap_or(2);
     let message = percent_decode_str(text("grpc-message").unwrap_or_default());
-    Received { status, message: message.decode_utf8_lossy().into_owned(), body: bytes }
+    UnaryResponse { status, message: message.decode_utf8_lossy().into_owned(), body: bytes }
 }

@@ -16,11 +16,11 @@ const BYTES: usize = 16 * 1024;
 
 /// Limits the reads of one connection. Its task and its socket share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ReadThrottle(Arc<State>);
+pub(super) struct ReadThrottle(Arc<ThrottleState>);
 
 // The task and the socket of a connection run on one thread.
 #[derive(Debug, Default)]
-struct State {
+struct ThrottleState {
     left: AtomicUsize,
     /// Bytes that the next polls may read less.
     debt: AtomicUsize,

@@ -18,7 +18,7 @@ mod explain;
 mod origin;
 mod token;
 
-pub(in crate::server) use access::Access;
+pub(in crate::server) use access::AdminAccess;
 pub use token::Token;
 
 /// The content of the admin port. Each request calls one method.
@@ -75,7 +75,7 @@ const INDEX: &str = "\
 pub(in crate::server) fn router<A: AdminApi>(
     api: Arc<A>,
     pages: Pages,
-    access: Access,
+    access: AdminAccess,
     bounds: RequestBounds,
 ) -> Router {
     let loopback = access.loopback;

@@ -12,7 +12,7 @@ use crate::server::listener::client_address::ClientAddress;
 
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BodyError {
+pub(super) enum BodyReadError {
     /// The body is larger than its maximum.
     TooLarge,
     /// The body ended early or is malformed.
@@ -28,18 +28,18 @@ pub(super) async fn read(
     max: usize,
     permits: &Permits,
     address: Option<ClientAddress>,
-) -> Result<(Vec<u8>, Option<Permit>), BodyError> {
+) -> Result<(Vec<u8>, Option<Permit>), BodyReadError> {
     let (mut whole, mut permit): (Vec<u8>, Option<Permit>) = (Vec::new(), None);
     while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
-        let frame = frame.map_err(|_| BodyError::Broken)?;
+        let frame = frame.map_err(|_| BodyReadError::Broken)?;
         // Trailers are ignored.
         let Ok(data) = frame.into_data() else { continue };
         let bytes = whole.len() + data.len();
         if bytes > max {
-            return Err(BodyError::TooLarge);
+            return Err(BodyReadError::TooLarge);
         }
         if bytes > SMALL_MAX && permit.is_none() {
-            permit = Some(permits.try_acquire(address).ok_or(BodyError::Busy)?);
+            permit = Some(permits.try_acquire(address).ok_or(BodyReadError::Busy)?);
             // Growth by doubling could exceed the maximum.
             whole.reserve_exact(max - whole.len());
         }
@@ -52,21 +52,21 @@ pub(super) async fn read(
 /// The response to a body that was not read. `max` is the maximum in bytes, `fix` what to do about a
 /// larger body, and `response` writes a status and a reason.
 pub(super) fn refused(
-    error: BodyError,
+    error: BodyReadError,
     max: usize,
     fix: &str,
     response: impl FnOnce(StatusCode, String) -> Response,
 ) -> Response {
     match error {
-        BodyError::TooLarge => response(
+        BodyReadError::TooLarge => response(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!("the body is larger than {max} bytes; {fix}"),
         ),
-        BodyError::Broken => response(
+        BodyReadError::Broken => response(
             StatusCode::BAD_REQUEST,
             "the body ended early or is malformed; send it again".to_owned(),
         ),
-        BodyError::Busy => permits::busy(),
+        BodyReadError::Busy => permits::busy(),
     }
 }
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     /// The body, which has its permit.
-    async fn read_all(body: Body, max: usize, permits: &Permits) -> Result<Bytes, BodyError> {
+    async fn read_all(body: Body, max: usize, permits: &Permits) -> Result<Bytes, BodyReadError> {
         let (whole, permit) = read(body, max, permits, None).await?;
         Ok(match permit {
             Some(permit) => permit.hold(whole),
@@ -106,18 +106,18 @@ mod tests {
             assert_eq!(whole, vec![b'x'; bytes], "{bytes}");
         }
         let refused = read_all(Body::from(vec![b' '; MAX + 1]), MAX, &permits).await;
-        assert_eq!(refused, Err(BodyError::TooLarge));
+        assert_eq!(refused, Err(BodyReadError::TooLarge));
         let broken = tokio_stream::once(Err::<Bytes, _>(io::Error::other("reset")));
         let refused = read_all(Body::from_stream(broken), MAX, &permits).await;
-        assert_eq!(refused, Err(BodyError::Broken));
+        assert_eq!(refused, Err(BodyReadError::Broken));
     }
 
     /// A piece of a body, which is counted while it is in memory.
-    struct Piece {
+    struct CountedPiece {
         _counted: Arc<()>,
     }
 
-    impl AsRef<[u8]> for Piece {
+    impl AsRef<[u8]> for CountedPiece {
         fn as_ref(&self) -> &[u8] {
             b"x"
         }
@@ -128,7 +128,7 @@ mod tests {
         let counted = Arc::new(());
         let pieces = (0..100).map(move |_| {
             assert_eq!(Arc::strong_count(&counted), 1, "a piece is in memory");
-            let piece = Piece { _counted: Arc::clone(&counted) };
+            let piece = CountedPiece { _counted: Arc::clone(&counted) };
             Ok::<_, io::Error>(Bytes::from_owner(piece))
         });
         let body = Body::from_stream(tokio_stream::iter(pieces));
@@ -140,7 +140,7 @@ mod tests {
         let permits = permits(1);
         let large = || Body::from(vec![b' '; SMALL_MAX + 1]);
         let first = read_all(large(), MAX, &permits).await.unwrap();
-        assert_eq!(read_all(large(), MAX, &permits).await, Err(BodyError::Busy));
+        assert_eq!(read_all(large(), MAX, &permits).await, Err(BodyReadError::Busy));
         assert!(read_all(Body::from(vec![b' '; SMALL_MAX]), MAX, &permits).await.is_ok());
         drop(first);
         assert!(read_all(large(), MAX, &permits).await.is_ok());
@@ -148,15 +148,23 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_status() {
-        for (error, status) in
-            [(BodyError::TooLarge, 413), (BodyError::Broken, 400), (BodyError::Busy, 503)]
-        {
+        for (error, status) in [
+            (BodyReadError::TooLarge, 413),
+            (BodyReadError::Broken, 400),
+            (BodyReadError::Busy, 503),
+        ] {
             let response = refused(error, MAX, "send less", |status, reason| {
-                assert_eq!(reason.contains("16384 bytes; send less"), error == BodyError::TooLarge);
+                assert_eq!(
+                    reason.contains("16384 bytes; send less"),
+                    error == BodyReadError::TooLarge
+                );
                 axum::response::IntoResponse::into_response((status, reason))
             });
             assert_eq!(response.status(), status);
-            assert_eq!(response.headers().contains_key("retry-after"), error == BodyError::Busy);
+            assert_eq!(
+                response.headers().contains_key("retry-after"),
+                error == BodyReadError::Busy
+            );
         }
     }
 }

@@ -17,12 +17,12 @@ pub(super) const SMALL_MAX: usize = 8 << 10;
 /// The permits of one listener. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Permits {
-    table: Arc<Table>,
+    table: Arc<PermitTable>,
     metrics: Arc<ServerMetrics>,
 }
 
 #[derive(Debug)]
-struct Table(Mutex<Counts>);
+struct PermitTable(Mutex<Counts>);
 
 #[derive(Debug)]
 struct Counts {
@@ -31,7 +31,7 @@ struct Counts {
     taken: HashMap<ClientAddress, usize>,
 }
 
-impl Table {
+impl PermitTable {
     fn lock(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -41,14 +41,14 @@ impl Table {
 #[derive(Debug)]
 pub(super) struct Permit {
     address: Option<ClientAddress>,
-    table: Arc<Table>,
+    table: Arc<PermitTable>,
 }
 
 impl Permits {
     /// `max` permits.
     pub(super) fn new(max: usize, metrics: Arc<ServerMetrics>) -> Permits {
         let counts = Counts { free: max, taken: HashMap::new() };
-        Permits { table: Arc::new(Table(Mutex::new(counts))), metrics }
+        Permits { table: Arc::new(PermitTable(Mutex::new(counts))), metrics }
     }
 
     /// A permit for a client of `address`, which gets as many as are left, or for any client. `None`
@@ -84,16 +84,16 @@ impl Permit {
     /// `bytes`, which have the permit until they are dropped. hyper drops a response when the system
     /// has accepted the last byte of it, or when its connection ends.
     pub(super) fn hold(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
-        Bytes::from_owner(Held { bytes, _permit: self })
+        Bytes::from_owner(BytesWithPermit { bytes, _permit: self })
     }
 }
 
-struct Held<T> {
+struct BytesWithPermit<T> {
     bytes: T,
     _permit: Permit,
 }
 
-impl<T: AsRef<[u8]>> AsRef<[u8]> for Held<T> {
+impl<T: AsRef<[u8]>> AsRef<[u8]> for BytesWithPermit<T> {
     fn as_ref(&self) -> &[u8] {
         self.bytes.as_ref()
     }

@@ -23,15 +23,15 @@ use crate::server::metrics::{ListenerMetrics, ServerMetrics};
 
 mod table;
 
-use table::{Admitted, Refusal, Table};
+use table::{Admitted, ConnectionTable, Refusal};
 
 /// The slots of one listener. Clones share them.
 #[derive(Clone, Debug)]
-pub(in crate::server) struct ConnectionSlots(Arc<Shared>);
+pub(in crate::server) struct ConnectionSlots(Arc<SharedSlots>);
 
 #[derive(Debug)]
-struct Shared {
-    table: Mutex<Table>,
+struct SharedSlots {
+    table: Mutex<ConnectionTable>,
     metrics: Arc<ServerMetrics>,
     of_listener: fn(&ServerMetrics) -> &ListenerMetrics,
 }
@@ -43,7 +43,7 @@ pub(in crate::server) struct Slot {
     address: ClientAddress,
     calls: Arc<AtomicCount>,
     evict: Arc<Notify>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSlots>,
 }
 
 impl ConnectionSlots {
@@ -54,8 +54,8 @@ impl ConnectionSlots {
         metrics: Arc<ServerMetrics>,
         of_listener: fn(&ServerMetrics) -> &ListenerMetrics,
     ) -> ConnectionSlots {
-        let table = Mutex::new(Table::new(max, max_per_peer));
-        ConnectionSlots(Arc::new(Shared { table, metrics, of_listener }))
+        let table = Mutex::new(ConnectionTable::new(max, max_per_peer));
+        ConnectionSlots(Arc::new(SharedSlots { table, metrics, of_listener }))
     }
 
     /// A slot for a new connection of `peer`; `None` if no slot is free and none can be freed. The
@@ -119,14 +119,14 @@ impl Drop for Slot {
     }
 }
 
-impl Shared {
+impl SharedSlots {
     fn listener(&self) -> &ListenerMetrics {
         (self.of_listener)(&self.metrics)
     }
 
     /// Changes the table, and updates the gauge of waiting connections.
-    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
-        let mut table: MutexGuard<'_, Table> =
+    fn change<T>(&self, change: impl FnOnce(&mut ConnectionTable) -> T) -> T {
+        let mut table: MutexGuard<'_, ConnectionTable> =
             self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = change(&mut table);
         self.listener().waiting.set(table.waiting.len() as u64);

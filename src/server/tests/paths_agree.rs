@@ -12,7 +12,7 @@ use super::raw::stored_gzip;
 use super::test_handlers::ByDomain;
 use crate::descriptor::RequestBounds;
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitOverride, RateLimitRequest};
-use crate::server::grpc_fuzz_harness::{GrpcService, Received};
+use crate::server::grpc_fuzz_harness::{GrpcService, UnaryResponse};
 
 /// Two services: one with the fast path, and one that sends every call to tonic.
 static PATHS: LazyLock<[GrpcService<ByDomain>; 2]> = LazyLock::new(|| {
@@ -127,7 +127,7 @@ impl Call {
         bytes.into()
     }
 
-    fn answers(&self) -> [Received; 2] {
+    fn answers(&self) -> [UnaryResponse; 2] {
         let headers: HeaderMap = self
             .headers
             .iter()

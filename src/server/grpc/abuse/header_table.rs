@@ -39,7 +39,7 @@ const WITH_PRIORITY: u8 = 32;
 #[derive(Debug, Default)]
 pub(super) struct HeaderTable {
     payload: HeaderPayload,
-    field: Field,
+    field: HeaderField,
     /// Bytes of the largest frame.
     largest_frame: u64,
     /// Bytes of the largest header block, and of the current one, with the headers of their frames.
@@ -72,7 +72,7 @@ impl HeaderTable {
     /// Begins a HEADERS frame with `length` bytes of payload, and `bytes` in all.
     pub(super) fn begin_headers(&mut self, bytes: usize, length: usize, flags: u8, stream: u32) {
         self.block = 0;
-        self.field = Field::default();
+        self.field = HeaderField::default();
         self.begin_continuation(bytes, length);
         self.payload.begin(flags, stream);
     }
@@ -93,29 +93,29 @@ impl HeaderTable {
         while let Some((&byte, rest)) = bytes.split_first() {
             bytes = rest;
             match self.field.next {
-                Next::Field => {
+                NextByte::Field => {
                     if self.field.begin(byte) {
                         self.end_index();
                     }
                 }
-                Next::Index => {
+                NextByte::Index => {
                     if self.field.continue_number(byte) {
                         self.end_index();
                     }
                 }
-                Next::Length => {
+                NextByte::Length => {
                     self.field.is_huffman = byte & 0x80 != 0;
-                    self.field.next = Next::MoreLength;
+                    self.field.next = NextByte::MoreLength;
                     if self.field.begin_number(byte, 0x7f) && !self.begin_text() {
                         return false;
                     }
                 }
-                Next::MoreLength => {
+                NextByte::MoreLength => {
                     if self.field.continue_number(byte) && !self.begin_text() {
                         return false;
                     }
                 }
-                Next::Text => {
+                NextByte::Text => {
                     bytes = self.field.read_text(byte, rest);
                     if self.field.text_left == 0 {
                         self.end_text();
@@ -136,8 +136,8 @@ impl HeaderTable {
     }
 
     fn end_index(&mut self) {
-        let Field { has_texts, number: index, .. } = self.field;
-        self.field.next = if has_texts { Next::Length } else { Next::Field };
+        let HeaderField { has_texts, number: index, .. } = self.field;
+        self.field.next = if has_texts { NextByte::Length } else { NextByte::Field };
         self.field.is_name = index == 0;
         self.field.keeps_buffer = match index {
             // `:authority`, `:path` and `:scheme`.
@@ -153,7 +153,7 @@ impl HeaderTable {
     /// Begins the text whose length was read. Returns false for an empty name.
     fn begin_text(&mut self) -> bool {
         self.field.text_left = self.field.number;
-        self.field.next = Next::Text;
+        self.field.next = NextByte::Text;
         if self.field.number > 0 {
             return true;
         }
@@ -165,10 +165,10 @@ impl HeaderTable {
     fn end_text(&mut self) {
         if self.field.is_name {
             self.field.is_name = false;
-            self.field.next = Next::Length;
+            self.field.next = NextByte::Length;
             return;
         }
-        self.field.next = Next::Field;
+        self.field.next = NextByte::Field;
         if self.field.is_stored {
             self.store();
         }
@@ -176,7 +176,7 @@ impl HeaderTable {
 
     /// Stores the field whose value was read.
     fn store(&mut self) {
-        let Field { number: length, is_huffman, keeps_buffer, .. } = self.field;
+        let HeaderField { number: length, is_huffman, keeps_buffer, .. } = self.field;
         let text = if is_huffman { length / BYTES_PER_SYMBOL } else { length };
         let stored_before = self.stored;
         self.stored += ENTRY + text as u64;
@@ -244,7 +244,7 @@ impl HeaderPayload {
 
 /// The next byte of a header block.
 #[derive(Clone, Copy, Debug, Default)]
-enum Next {
+enum NextByte {
     /// The first byte of a field, or of a change of the size of the table.
     #[default]
     Field,
@@ -259,8 +259,8 @@ enum Next {
 
 /// The field of a header block that is being read.
 #[derive(Debug, Default)]
-struct Field {
-    next: Next,
+struct HeaderField {
+    next: NextByte,
     /// The index, or the length of the text, as far as it was read.
     number: usize,
     shift: u32,
@@ -273,7 +273,7 @@ struct Field {
     text_left: usize,
 }
 
-impl Field {
+impl HeaderField {
     /// Begins with the first byte of a field (RFC 7541, section 6). Returns whether its index is
     /// complete.
     fn begin(&mut self, byte: u8) -> bool {
@@ -283,7 +283,7 @@ impl Field {
             0x20.. => (false, false, 0x1f),
             _ => (true, false, 0x0f),
         };
-        (self.has_texts, self.is_stored, self.next) = (has_texts, is_stored, Next::Index);
+        (self.has_texts, self.is_stored, self.next) = (has_texts, is_stored, NextByte::Index);
         self.begin_number(byte, mask)
     }
 

@@ -22,7 +22,7 @@ pub(in crate::server::grpc) const SMALL_REQUEST_MAX: usize = 4096;
 
 /// The request of one call. Clones share it.
 #[derive(Clone, Default)]
-pub(in crate::server::grpc) struct RequestInbox(Arc<Mutex<State>>);
+pub(in crate::server::grpc) struct RequestInbox(Arc<Mutex<InboxState>>);
 
 /// Ends the request of a call when it is dropped. tonic may read in a task that outlives the call.
 pub(in crate::server::grpc) struct EndOnDrop(RequestInbox);
@@ -34,7 +34,7 @@ impl Drop for EndOnDrop {
 }
 
 #[derive(Default)]
-struct State {
+struct InboxState {
     /// What was received and not yet taken.
     data: BytesMut,
     /// Bytes received in all.
@@ -103,7 +103,7 @@ impl RequestInbox {
     }
 
     /// Changes the state, and wakes the reader.
-    fn change<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, act: impl FnOnce(&mut InboxState) -> T) -> T {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let output = act(&mut state);
         if let Some(reader) = state.reader.take() {
@@ -146,9 +146,9 @@ mod tests {
     use futures_util::{FutureExt, StreamExt, stream};
 
     /// A body of pieces that are ready, with an end or without one.
-    struct Pieces(Vec<usize>, bool);
+    struct ReadyPieces(Vec<usize>, bool);
 
-    impl Body for Pieces {
+    impl Body for ReadyPieces {
         type Data = Bytes;
         type Error = BodyError;
 
@@ -167,7 +167,7 @@ mod tests {
     /// What a reader gets after `pieces` were received: the bytes, and whether there is more.
     fn read(pieces: Vec<usize>, ends: bool) -> (Result<usize, GrpcCode>, bool, u32) {
         let (inbox, refused) = (RequestInbox::default(), Cell::new(0));
-        let filled = inbox.fill(Pieces(pieces, ends), || refused.set(refused.get() + 1));
+        let filled = inbox.fill(ReadyPieces(pieces, ends), || refused.set(refused.get() + 1));
         assert!(filled.now_or_never().is_none(), "it never returns");
         let mut body = inbox.clone();
         let frames = stream::poll_fn(|context| Pin::new(&mut body).poll_frame(context));
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_refused_request_is_read_to_its_end() {
-        let mut pieces = Pieces(vec![SMALL_REQUEST_MAX; 9], true);
+        let mut pieces = ReadyPieces(vec![SMALL_REQUEST_MAX; 9], true);
         let inbox = RequestInbox::default();
         assert!(inbox.fill(&mut pieces, || ()).now_or_never().is_none());
         assert_eq!(pieces.0.len(), 0);

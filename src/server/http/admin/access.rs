@@ -12,18 +12,22 @@ use super::{Token, refusal};
 /// Who may access protected paths: callers with the token. Without a token, any caller if the port
 /// listens on loopback, else none.
 #[derive(Clone)]
-pub(in crate::server) struct Access {
+pub(in crate::server) struct AdminAccess {
     pub(in crate::server) token: Option<Token>,
     pub(in crate::server) loopback: bool,
 }
 
 /// `routes`, for callers with access only.
-pub(super) fn protect(routes: Router, access: Access) -> Router {
+pub(super) fn protect(routes: Router, access: AdminAccess) -> Router {
     routes.route_layer(from_fn_with_state(access, require_access))
 }
 
 /// Rejects callers without access with 403.
-async fn require_access(State(access): State<Access>, request: Request, next: Next) -> Response {
+async fn require_access(
+    State(access): State<AdminAccess>,
+    request: Request,
+    next: Next,
+) -> Response {
     let refused = match access.token {
         None if access.loopback => return next.run(request).await,
         None => "admin.listen is not a loopback address, and there is no admin.token; set \

@@ -20,20 +20,20 @@ struct CounterParams {
     descriptor: String,
 }
 
-type Shared<A> = State<(Arc<A>, RequestBounds)>;
+type ApiState<A> = State<(Arc<A>, RequestBounds)>;
 
 pub(super) fn router<A: AdminApi>(api: Arc<A>, bounds: RequestBounds) -> Router {
     Router::new().route("/counters", get(show::<A>).delete(delete::<A>)).with_state((api, bounds))
 }
 
-async fn show<A: AdminApi>(State((api, bounds)): Shared<A>, params: ParamsResult) -> Response {
+async fn show<A: AdminApi>(State((api, bounds)): ApiState<A>, params: ParamsResult) -> Response {
     match read(params, &bounds) {
         Ok((domain, descriptor)) => answer(api.counter(&domain, &descriptor).await),
         Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),
     }
 }
 
-async fn delete<A: AdminApi>(State((api, bounds)): Shared<A>, params: ParamsResult) -> Response {
+async fn delete<A: AdminApi>(State((api, bounds)): ApiState<A>, params: ParamsResult) -> Response {
     match read(params, &bounds) {
         Ok((domain, descriptor)) => answer(api.delete_counter(&domain, &descriptor).await),
         Err(reason) => refusal(StatusCode::BAD_REQUEST, reason),

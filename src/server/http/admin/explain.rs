@@ -38,11 +38,11 @@ struct ExplainRequest {
 #[serde(untagged)]
 enum Written {
     Text(String),
-    Entries { entries: Vec<Entry> },
+    Entries { entries: Vec<WrittenEntry> },
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct WrittenEntry {
     key: String,
     #[serde(default)]
     value: String,

@@ -10,11 +10,11 @@ use crate::server::listener::client_address::ClientAddress;
 
 /// The connections that have a slot.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct ConnectionTable {
     max: usize,
     /// The limit per address; `None` for no limit.
     max_per_peer: Option<usize>,
-    pub(super) connections: HashMap<u64, Connection>,
+    pub(super) connections: HashMap<u64, ConnectionRecord>,
     /// The waiting connections, by the event at which their wait began.
     pub(super) waiting: BTreeMap<u64, u64>,
     /// One entry for each address with a connection.
@@ -26,7 +26,7 @@ pub(super) struct Table {
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ConnectionRecord {
     peer: ClientAddress,
     /// The event at which the connection began or ended its wait, or was last seen with new calls.
     since: u64,
@@ -64,10 +64,10 @@ pub(super) enum Refusal {
     Peer,
 }
 
-impl Table {
+impl ConnectionTable {
     /// A table for `max` connections, of which one address gets at most `max_per_peer`.
-    pub(super) fn new(max: usize, max_per_peer: Option<usize>) -> Table {
-        Table { max, max_per_peer, ..Table::default() }
+    pub(super) fn new(max: usize, max_per_peer: Option<usize>) -> ConnectionTable {
+        ConnectionTable { max, max_per_peer, ..ConnectionTable::default() }
     }
 
     /// Gives a slot to a new connection of `peer`, which waits for its client.
@@ -76,7 +76,7 @@ impl Table {
         let evicted = victim.and_then(|id| self.remove(id)).map(|connection| connection.evict);
 
         let (id, evict, calls) = (self.next_event(), Arc::new(Notify::new()), Arc::default());
-        let connection = Connection {
+        let connection = ConnectionRecord {
             peer,
             since: id,
             calls: Arc::clone(&calls),
@@ -170,7 +170,7 @@ impl Table {
     }
 
     /// Frees the slot of a connection.
-    pub(super) fn remove(&mut self, id: u64) -> Option<Connection> {
+    pub(super) fn remove(&mut self, id: u64) -> Option<ConnectionRecord> {
         let connection = self.connections.remove(&id)?;
         self.waiting.remove(&connection.since);
         if let Some(peer) = self.peers.get_mut(&connection.peer) {
