@@ -69,7 +69,7 @@ pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
 }
 
 /// The pending descriptors of one request. Most requests have one.
-type Pending<'r> = SmallVec<[PendingDescriptor<'r>; 1]>;
+type PendingDescriptors<'r> = SmallVec<[PendingDescriptor<'r>; 1]>;
 
 impl<S: SharedStore> Limiter<S> {
     /// A limiter over `backend`. Counter keys are hashed with `seed`.
@@ -130,7 +130,7 @@ impl<S: SharedStore> Limiter<S> {
         request: &Request<'_>,
         now: Micros,
     ) -> Verdict {
-        let mut pending = Pending::new();
+        let mut pending = PendingDescriptors::new();
         self.begin(&mut pending, rules, request, now);
         for descriptor in &mut pending {
             descriptor.query_memory(store);
@@ -147,7 +147,7 @@ impl<S: SharedStore> Limiter<S> {
         request: &Request<'_>,
         now: Micros,
     ) -> Verdict {
-        let mut pending = Pending::new();
+        let mut pending = PendingDescriptors::new();
         self.begin(&mut pending, rules, request, now);
         let timeout = request.timeout;
         if let [descriptor] = &mut *pending {
@@ -165,7 +165,7 @@ impl<S: SharedStore> Limiter<S> {
     #[inline]
     fn begin<'r>(
         &self,
-        pending: &mut Pending<'r>,
+        pending: &mut PendingDescriptors<'r>,
         rules: &'r RuleSet,
         request: &Request<'_>,
         now: Micros,

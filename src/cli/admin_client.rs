@@ -20,7 +20,7 @@ const RESPONSE_BYTES_MAX: u64 = 16 << 20;
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The status and the JSON of a response.
-pub(super) struct Response {
+pub(super) struct AdminResponse {
     pub(super) status: u16,
     pub(super) body: Value,
 }
@@ -37,16 +37,16 @@ pub(super) fn admin_address(text: &str) -> Result<String, String> {
 }
 
 /// `GET path`.
-pub(super) fn get(address: &str, path: &str) -> anyhow::Result<Response> {
+pub(super) fn get(address: &str, path: &str) -> anyhow::Result<AdminResponse> {
     send(address, "GET", path, "")
 }
 
 /// `POST path`.
-pub(super) fn post(address: &str, path: &str, body: &Value) -> anyhow::Result<Response> {
+pub(super) fn post(address: &str, path: &str, body: &Value) -> anyhow::Result<AdminResponse> {
     send(address, "POST", path, &body.to_string())
 }
 
-fn send(address: &str, method: &str, path: &str, body: &str) -> anyhow::Result<Response> {
+fn send(address: &str, method: &str, path: &str, body: &str) -> anyhow::Result<AdminResponse> {
     let failed =
         || format!("no admin port answers at {address}; name that of `weir serve` (admin.listen)");
     let response = exchange(address, method, path, body).with_context(failed)?;
@@ -82,12 +82,12 @@ fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Res
 }
 
 /// `None` if this is no HTTP response with JSON.
-fn parse(response: &[u8]) -> Option<Response> {
+fn parse(response: &[u8]) -> Option<AdminResponse> {
     let head_end = response.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&response[..head_end]).ok()?;
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
     let body = serde_json::from_slice(&response[head_end + 4..]).ok()?;
-    Some(Response { status, body })
+    Some(AdminResponse { status, body })
 }
 
 /// `text` as a value in the query of a URL.

@@ -15,7 +15,7 @@ use crate::time::Micros;
 #[derive(Serialize)]
 struct ShownCounter<'a> {
     #[serde(flatten)]
-    identity: Identity<'a>,
+    identity: CounterIdentity<'a>,
     /// Whether a tier has no room for one more hit.
     denied: bool,
     /// When every tier has room for one more hit; `None` if it has now, or never.
@@ -29,7 +29,7 @@ struct ShownCounter<'a> {
 #[derive(Serialize)]
 struct DeletedCounter<'a> {
     #[serde(flatten)]
-    identity: Identity<'a>,
+    identity: CounterIdentity<'a>,
     existed: bool,
     #[serde(flatten)]
     place: Place<'a>,
@@ -37,7 +37,7 @@ struct DeletedCounter<'a> {
 
 /// The rule of a counter.
 #[derive(Serialize)]
-struct Identity<'a> {
+struct CounterIdentity<'a> {
     domain: &'a str,
     /// The selector, as in metrics.
     rule: String,
@@ -114,9 +114,9 @@ pub(super) fn find<'r>(
     })
 }
 
-fn identity<'r>(counter: &Counter<'r>) -> Identity<'r> {
+fn identity<'r>(counter: &Counter<'r>) -> CounterIdentity<'r> {
     let Counter { rule, .. } = *counter;
-    Identity { domain: &rule.domain, rule: rule.selector(), name: rule.name.as_deref() }
+    CounterIdentity { domain: &rule.domain, rule: rule.selector(), name: rule.name.as_deref() }
 }
 
 fn place<'r>(limiter: &Limiter, counter: &Counter<'r>, hash: Option<String>) -> Place<'r> {

@@ -31,14 +31,14 @@ impl Default for Timing {
 #[derive(Debug)]
 pub(super) struct Debounce {
     timing: Timing,
-    pending: Option<Pending>,
+    pending: Option<PendingChange>,
     /// The instant of the last check without an event.
     polled: Micros,
 }
 
 /// A change that has not been checked.
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct PendingChange {
     /// The instants of the first and the last event.
     first: Micros,
     last: Micros,
@@ -58,9 +58,9 @@ impl Debounce {
 
     /// Records an event.
     pub(super) fn on_event(&mut self, now: Micros) {
-        let Pending { first, seen, .. } =
-            self.pending.unwrap_or(Pending { first: now, last: now, seen: None });
-        self.pending = Some(Pending { first, last: now, seen });
+        let PendingChange { first, seen, .. } =
+            self.pending.unwrap_or(PendingChange { first: now, last: now, seen: None });
+        self.pending = Some(PendingChange { first, last: now, seen });
     }
 
     /// Records a difference that no event had reported.
@@ -80,7 +80,7 @@ impl Debounce {
     pub(super) fn next(&self, complete: bool) -> Micros {
         let Timing { quiet, longest, poll, poll_degraded } = self.timing;
         match self.pending {
-            Some(Pending { first, last, .. }) => {
+            Some(PendingChange { first, last, .. }) => {
                 last.saturating_add(quiet).min(first.saturating_add(longest))
             }
             None => self.polled.saturating_add(if complete { poll } else { poll_degraded }),
@@ -93,7 +93,7 @@ impl Debounce {
         let Some(pending) = self.pending else { return true };
         let moving = pending.seen.is_some_and(|seen| seen != digest);
         if moving && now < pending.first.saturating_add(self.timing.longest) {
-            self.pending = Some(Pending { last: now, seen: Some(digest), ..pending });
+            self.pending = Some(PendingChange { last: now, seen: Some(digest), ..pending });
             return false;
         }
         self.pending = None;

@@ -13,7 +13,7 @@ const SPANS_MAX: usize = 4;
 
 /// A drawn span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
+struct DrawnSpan {
     start: i128,
     /// The end of the used piece, which begins at `start`.
     from: i128,
@@ -22,14 +22,14 @@ struct Span {
 
 /// The spans of one tier, in the order of the axis. They do not overlap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct DrawnSpans(SmallVec<[Span; 1]>);
+pub(super) struct DrawnSpans(SmallVec<[DrawnSpan; 1]>);
 
 impl DrawnSpans {
     /// Adds a drawn span, which lies after all others.
     pub(super) fn add(&mut self, from: i128, to: i128) {
         match self.0.last_mut() {
             Some(last) if last.to == from => last.to = to,
-            _ => self.0.push(Span { start: from, from, to }),
+            _ => self.0.push(DrawnSpan { start: from, from, to }),
         }
         if self.0.len() > SPANS_MAX {
             self.0.remove(0);
@@ -85,8 +85,11 @@ impl DrawnSpans {
     /// Moves all spans by `length` towards the past, because hits before them were given back.
     pub(super) fn shift(&mut self, length: i128) {
         for span in &mut self.0 {
-            *span =
-                Span { start: span.start - length, from: span.from - length, to: span.to - length };
+            *span = DrawnSpan {
+                start: span.start - length,
+                from: span.from - length,
+                to: span.to - length,
+            };
         }
     }
 
