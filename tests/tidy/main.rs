@@ -16,6 +16,7 @@ mod paths;
 mod prose;
 mod pure;
 mod tree;
+mod type_names;
 mod violations;
 
 use dependencies::ALLOWED_DEPENDENCIES;
@@ -115,6 +116,7 @@ fn the_tree_keeps_the_house_rules() {
     let code = sources.iter().filter(|source| !tests.contains(&source.path));
     problems.extend(code.flat_map(dependencies_and_words));
     problems.extend(cycles::cycles(&sources, &tests));
+    problems.extend(type_names::repeated(&sources, &tests));
     problems.extend(twins(&sources));
     problems.extend(flat_server(&sources));
     problems.extend(sources.iter().flat_map(prose::test_names));
