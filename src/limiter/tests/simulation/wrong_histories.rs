@@ -36,7 +36,8 @@ impl Record {
         let counter = counter(algorithm);
         let fits = |limit: &Limit, mode| {
             let short = rules::interval(mode) <= 20_000;
-            short && limit.tiers[0].requests >= 5 && !limit.count_denied
+            let tier = &limit.tiers[0];
+            short && tier.requests.min(tier.burst) >= 5 && !limit.count_denied
         };
         let schedule = schedule(counter, mode, fits, instances, 1);
         let rules = rules::rules(schedule.variant);
@@ -278,9 +279,9 @@ fn lost_hits_drain_after_earlier_credits() {
         record.history.lost.push(LostCall { key, step, sent, may_have_run: true });
         let drawn = if ahead { half } else { 1 };
         let record = record.passed(0, 0, 1).redis(0, 0, drawn as i64).step(1, 2, 0, half as i64);
-        // The credits have drained by then.
-        let later = tier.window.0 / 1_000 * half / tier.requests;
-        let record = record.asked(later, 0, (tier.burst - half) as i64 + 1, Decided::Denied);
+        // As many hits as were lost have drained by then.
+        let later = tier.window.0 / 1_000 * half / tier.requests + 2;
+        let record = record.asked(later, 0, tier.burst as i64 - 1, Decided::Denied);
         assert_eq!(record.broken(), broken);
     }
 }

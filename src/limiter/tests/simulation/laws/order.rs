@@ -45,8 +45,8 @@ pub(super) fn own_step(facts: &Facts<'_>, asked: &Asked) -> Option<usize> {
     })
 }
 
-/// The latest arrival of a request to the same instance that possibly waited for the first reply
-/// together with `asked`. They are decided in any order.
+/// The latest instant at which a request to the same instance possibly counted that waited for the
+/// first reply together with `asked`. They are decided in any order.
 fn waiting_with(facts: &Facts<'_>, asked: &Asked) -> Option<Micros> {
     if asked.begun == asked.end {
         return None;
@@ -54,5 +54,6 @@ fn waiting_with(facts: &Facts<'_>, asked: &Asked) -> Option<Micros> {
     let waits = |one: &&&Asked| one.begun < one.end && one.instance == asked.instance;
     let others = facts.asked.iter().filter(waits);
     let together = others.filter(|one| one.passed() > 0 && one.begun <= asked.end);
-    together.map(|one| one.begun).max()
+    let counted = |one: &Asked| overtaking_step(facts, one).max(Some(one.begun));
+    together.filter_map(|one| counted(one)).max()
 }
