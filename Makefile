@@ -135,7 +135,8 @@ deny: ## advisories and licences of the dependencies
 accuracy: ## how far sliding_window is from an exact log
 	$(CARGO) bench --locked --bench accuracy
 
-# Measures all figures of docs/performance.md and writes it. BENCH has options, for example '--rounds 1 --millions 1'.
+# Measures all figures of docs/performance.md and writes it. BENCH has options, for example '--rounds 1 --millions 1',
+# or '--envoy-ratelimit PATH' to measure that build too.
 bench: redis ## measure docs/performance.md
 	$(CARGO) bench --locked --bench suite -- $(BENCH)
 

@@ -1,9 +1,10 @@
 //! A measured server: a child process with its address and its usage.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -11,6 +12,7 @@ use serde_json::Value;
 use weir_bench::{CancelSignal, Plan, Report, run};
 
 use crate::support::resident::resident_kib;
+use crate::support::wait::TIMEOUT;
 
 /// A running server. It is killed on drop.
 pub(crate) struct Server {
@@ -63,6 +65,20 @@ impl Server {
         Server::wait(child, out, |line| {
             Some((line.strip_prefix("listening on ")?.to_owned(), None))
         })
+    }
+
+    /// A server without a line of output for its start, once it accepts connections at `address`.
+    pub(crate) fn listening(child: Child, address: SocketAddr) -> anyhow::Result<Server> {
+        let output = Box::new(std::io::empty());
+        let mut server = Server { child, address: address.to_string(), admin: None, output };
+        let end = Instant::now() + TIMEOUT;
+        while TcpStream::connect(address).is_err() {
+            let ended = server.child.try_wait()?;
+            ensure!(ended.is_none(), "a server has ended before it listened at {address}");
+            ensure!(Instant::now() < end, "no server listens at {address}");
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(server)
     }
 
     fn wait(

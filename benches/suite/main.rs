@@ -14,8 +14,10 @@ use weir_bench::{Pacing, Plan, Report};
 mod baseline;
 mod chart;
 mod child;
+mod envoy_ratelimit;
 mod faults;
 mod figures;
+mod fleet;
 mod in_process;
 mod machine;
 mod page;
@@ -65,12 +67,18 @@ struct Options {
     /// Another build of weir, measured in the same rounds.
     #[arg(long)]
     before: Option<PathBuf>,
+    /// A build of envoyproxy/ratelimit, measured in the small fleets.
+    #[arg(long, value_name = "PATH")]
+    envoy_ratelimit: Option<PathBuf>,
     /// Only the rounds of the servers. Writes nothing.
     #[arg(long)]
     only_rounds: bool,
     /// Only the faults. Writes nothing.
     #[arg(long)]
     only_faults: bool,
+    /// Only the small fleets. Writes nothing.
+    #[arg(long, conflicts_with = "without_redis")]
+    only_fleets: bool,
     /// The folder of the page, with a folder `performance` beside it.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs"))]
     docs: PathBuf,
@@ -90,16 +98,25 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     // Read first, so that the facts describe the measured state.
-    let facts = machine::facts();
+    let mut facts = machine::facts();
+    if let Some(program) = &options.envoy_ratelimit {
+        facts.push(("envoyproxy/ratelimit", envoy_ratelimit::version(program)?));
+    }
     let folder = tempfile::tempdir()?;
     if options.only_faults {
         print!("\n{}", faults(&options, folder.path())?.csv());
+        return Ok(());
+    }
+    if options.only_fleets {
+        let figures = fleets(&options, folder.path(), options.rounds)?;
+        print!("\n{}\n{}", page::fleets(&figures), figures.csv());
         return Ok(());
     }
     let mut figures = rounds(&options, folder.path())?;
     if !options.only_rounds {
         if !options.without_redis {
             figures.join(faults(&options, folder.path())?);
+            figures.join(fleets(&options, folder.path(), options.rounds.min(3))?);
         }
         figures.join(algorithms(&options, folder.path())?);
         figures.join(in_process_decisions(&options)?);
@@ -252,6 +269,11 @@ fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
         figures.join(faults::measure(&rules, &plan)?);
     }
     Ok(figures)
+}
+
+/// Every fleet with every service, in turn, for `rounds` rounds.
+fn fleets(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figures> {
+    fleet::measure(folder, options.envoy_ratelimit.as_deref(), rounds, &open(options))
 }
 
 /// The script call of one decision.

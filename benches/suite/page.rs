@@ -5,8 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use crate::chart::{bars, short};
+use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
 use crate::faults::FAULTS;
 use crate::figures::Figures;
+use crate::fleet::{self, ENVOY_RATELIMIT, FLEETS, SERVICES};
 
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
@@ -148,6 +150,7 @@ pub(crate) fn write(
         .replace("{{servers}}", servers(figures).trim_end())
         .replace("{{builds}}", builds(figures).trim_end())
         .replace("{{faults}}", faults(figures).trim_end())
+        .replace("{{fleets}}", fleets(figures).trim_end())
         .replace("{{algorithms}}", algorithms(figures).trim_end());
     fs::write(docs.join("performance.md"), page)?;
     Ok(())
@@ -158,22 +161,24 @@ fn shown(figures: &Figures, name: &str) -> String {
 }
 
 fn targets(figures: &Figures) -> String {
-    let mut rows = String::new();
-    for (name, figure, bound) in TARGETS {
-        let value = figure(figures);
-        let (shown, kept) = match bound {
-            Most(most) => (format!("at most {most}"), value.map(|value| value <= *most)),
-            Least(least) => (format!("at least {least}"), value.map(|value| value >= *least)),
-        };
-        let kept = match kept {
-            Some(true) => "",
-            Some(false) => "**missed**",
-            None => "**not measured**",
-        };
-        let value = value.map_or("-".to_owned(), short);
-        rows += &format!("| {name} | {shown} | {value} | {kept} |\n");
-    }
-    rows
+    let rows = TARGETS.iter().map(|(name, figure, bound)| target(name, figure(figures), *bound));
+    let fleets = fleet::targets(figures).into_iter();
+    let fleets = fleets.map(|(name, ratio, most)| target(&name, Some(ratio), Most(most)));
+    rows.chain(fleets).collect()
+}
+
+fn target(name: &str, value: Option<f64>, bound: Bound) -> String {
+    let (shown, kept) = match bound {
+        Most(most) => (format!("at most {most}"), value.map(|value| value <= most)),
+        Least(least) => (format!("at least {least}"), value.map(|value| value >= least)),
+    };
+    let kept = match kept {
+        Some(true) => "",
+        Some(false) => "**missed**",
+        None => "**not measured**",
+    };
+    let value = value.map_or("-".to_owned(), short);
+    format!("| {name} | {shown} | {value} | {kept} |\n")
 }
 
 fn servers(figures: &Figures) -> String {
@@ -253,6 +258,53 @@ fn faults(figures: &Figures) -> String {
         }
     }
     rows
+}
+
+/// The table of the small fleets, and how envoyproxy/ratelimit ran.
+pub(crate) fn fleets(figures: &Figures) -> String {
+    let mut rows = String::new();
+    for fleet in FLEETS {
+        for (service, _) in SERVICES {
+            let Some(redis) = figures.get(&fleet.redis_cpu(service)) else { continue };
+            let ratio = fleet.ratio(figures, service).map_or("-".to_owned(), short);
+            let cpu = shown(figures, &fleet.cpu(service));
+            let (fleet, redis) = (fleet.name(), short(redis));
+            rows += &format!("| {fleet} | {service} | {redis} | {ratio} | {cpu} |\n");
+        }
+    }
+    if rows.is_empty() {
+        return "They were not measured, because the run was without Redis.".into();
+    }
+    let fallback = fleet::by_fallback(figures).map_or("-".to_owned(), short);
+    format!(
+        "| instances x calls per second | service | CPU s of Redis | \
+         of envoyproxy/ratelimit's | CPU s of the instances |\n\
+         | --- | --- | --- | --- | --- |\n{rows}\n\
+         The fallback of weir decided at most {fallback} % of the calls of a row. {}\n",
+        peer(figures)
+    )
+}
+
+/// How envoyproxy/ratelimit ran, or why it did not.
+fn peer(figures: &Figures) -> String {
+    if figures.get(&FLEETS[0].redis_cpu(ENVOY_RATELIMIT[0])).is_none() {
+        return "envoyproxy/ratelimit was not measured, because the run had no \
+                `--envoy-ratelimit`. So its rows are missing, and so are the ratios to it and \
+                their targets."
+            .into();
+    }
+    let listed = |variables: &[(&str, &str)]| {
+        let listed: Vec<String> =
+            variables.iter().map(|(name, value)| format!("`{name}={value}`")).collect();
+        listed.join(", ")
+    };
+    format!(
+        "envoyproxy/ratelimit ran with {}. `REDIS_URL` named the same kind of Redis, and \
+         `RUNTIME_ROOT` and `RUNTIME_SUBDIRECTORY` the same rule. With pipelines means with {}. \
+         Builds with radix v4 use pipelines only for a Redis Cluster.",
+        listed(ENVIRONMENT),
+        listed(PIPELINES)
+    )
 }
 
 fn algorithms(figures: &Figures) -> String {

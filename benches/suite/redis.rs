@@ -29,7 +29,8 @@ impl Redis {
         Redis(server::Server::listening(&[]))
     }
 
-    fn address(&self) -> SocketAddr {
+    /// The address that it listens on.
+    pub(crate) fn address(&self) -> SocketAddr {
         self.0.address()
     }
 

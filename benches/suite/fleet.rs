@@ -1,0 +1,269 @@
+//! Small fleets: the CPU time per call of one Redis and of the instances that share it.
+//!
+//! Calls to an instance that has few of them seldom share a call to Redis. So each decision has the
+//! whole cost of a call to Redis, and one Redis has that cost for all instances.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use weir_bench::{KeyDistribution, Pacing, Plan};
+
+use crate::child::Server;
+use crate::envoy_ratelimit::{EnvoyRatelimit, PIPELINES};
+use crate::figures::Figures;
+use crate::redis::Redis;
+
+/// Counters of each fleet.
+const KEYS: u64 = 10_000;
+/// Load before the measured one. All connections are in use after it.
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Instances that share one Redis, with equal load.
+#[derive(Clone, Copy)]
+pub(crate) struct Fleet {
+    instances: u32,
+    /// Calls per second to each instance.
+    rate: u32,
+}
+
+/// The measured fleets.
+pub(crate) const FLEETS: [Fleet; 3] = [
+    Fleet { instances: 1, rate: 1_000 },
+    Fleet { instances: 8, rate: 500 },
+    Fleet { instances: 50, rate: 100 },
+];
+
+/// The instances of a fleet.
+#[derive(Clone, Copy)]
+pub(crate) enum Service {
+    /// weir with this algorithm, and this value of `redis.functions`.
+    Weir { algorithm: &'static str, functions: &'static str },
+    /// envoyproxy/ratelimit with these variables.
+    EnvoyRatelimit { variables: &'static [(&'static str, &'static str)] },
+}
+
+const FIXED_WINDOW: &str = "weir, fixed_window";
+/// envoyproxy/ratelimit without and with pipelines.
+pub(crate) const ENVOY_RATELIMIT: [&str; 2] =
+    ["envoyproxy/ratelimit", "envoyproxy/ratelimit, with pipelines"];
+
+/// The measured services, by their names in the figures.
+pub(crate) const SERVICES: [(&str, Service); 7] = [
+    (FIXED_WINDOW, by_functions("fixed_window")),
+    ("weir, sliding_window", by_functions("sliding_window")),
+    ("weir, token_bucket", by_functions("token_bucket")),
+    ("weir, leaky_bucket", by_functions("leaky_bucket")),
+    (
+        "weir, fixed_window, redis.functions: off",
+        Service::Weir { algorithm: "fixed_window", functions: "off" },
+    ),
+    (ENVOY_RATELIMIT[0], Service::EnvoyRatelimit { variables: &[] }),
+    (ENVOY_RATELIMIT[1], Service::EnvoyRatelimit { variables: PIPELINES }),
+];
+
+const fn by_functions(algorithm: &'static str) -> Service {
+    Service::Weir { algorithm, functions: "auto" }
+}
+
+/// Measures every service in every fleet, in turn, `rounds` times. `plan` has the descriptors and
+/// the duration of a load. Without `program`, a build of envoyproxy/ratelimit, only weir.
+pub(crate) fn measure(
+    folder: &Path,
+    program: Option<&Path>,
+    rounds: u16,
+    plan: &Plan,
+) -> anyhow::Result<Figures> {
+    let plan = Plan { keys: KEYS, connections: 1, threads: Some(1), ..plan.clone() };
+    let rules = crate::rules("fixed_window").replace(", algorithm: fixed_window", "");
+    let build = program.map(|program| EnvoyRatelimit::new(program, folder, &rules)).transpose()?;
+    let mut services = SERVICES.to_vec();
+    services.retain(|(_, service)| build.is_some() || service.is_weir());
+    for (_, service) in &services {
+        // Before any instance starts, because weir loads rule files that change.
+        service.write_rules(folder)?;
+    }
+    let mut figures = Figures::default();
+    for round in 1..=rounds {
+        println!("small fleets, round {round} of {rounds}");
+        for fleet in FLEETS {
+            for (name, service) in &services {
+                let start = |redis: &Redis| service.start(folder, build.as_ref(), redis);
+                let costs = fleet.run(&plan, service.is_weir(), start)?;
+                figures.add(&fleet.redis_cpu(name), 1e5 * costs.redis);
+                figures.add(&fleet.cpu(name), 1e5 * costs.instances);
+                if let Some(share) = costs.by_fallback {
+                    figures.add(&fleet.by_fallback(name), 100.0 * share);
+                }
+            }
+        }
+    }
+    Ok(figures)
+}
+
+impl Service {
+    fn is_weir(self) -> bool {
+        matches!(self, Service::Weir { .. })
+    }
+
+    fn write_rules(self, folder: &Path) -> anyhow::Result<()> {
+        if let Service::Weir { algorithm, .. } = self {
+            crate::written(folder, &rule_file(algorithm), &crate::rules(algorithm))?;
+        }
+        Ok(())
+    }
+
+    fn start(
+        self,
+        folder: &Path,
+        build: Option<&EnvoyRatelimit>,
+        redis: &Redis,
+    ) -> anyhow::Result<Server> {
+        match self {
+            Service::Weir { algorithm, functions } => {
+                let url = redis.url();
+                let settings = [
+                    ("WEIR__STORE__KIND", "redis"),
+                    // A decision by the fallback would cost Redis less.
+                    ("WEIR__STORE__TIMEOUT", "1s"),
+                    ("WEIR__REDIS__URL", url.as_str()),
+                    ("WEIR__REDIS__FUNCTIONS", functions),
+                ];
+                Server::weir(&folder.join(rule_file(algorithm)), &settings)
+            }
+            Service::EnvoyRatelimit { variables } => {
+                let build = build.context("a build of envoyproxy/ratelimit")?;
+                build.start(redis.address(), variables)
+            }
+        }
+    }
+}
+
+fn rule_file(algorithm: &str) -> String {
+    format!("{algorithm}.yaml")
+}
+
+/// The costs of a load.
+struct Costs {
+    /// CPU seconds of Redis per call.
+    redis: f64,
+    /// CPU seconds of all instances per call.
+    instances: f64,
+    /// The share of calls that the fallback decided, in the instance with the largest one.
+    by_fallback: Option<f64>,
+}
+
+impl Fleet {
+    pub(crate) fn name(self) -> String {
+        format!("{} x {}", self.instances, self.rate)
+    }
+
+    /// The name of the figure: CPU seconds of Redis.
+    pub(crate) fn redis_cpu(self, service: &str) -> String {
+        format!("{}: Redis CPU s per 100 000: {service}", self.name())
+    }
+
+    /// The name of the figure: CPU seconds of all instances.
+    pub(crate) fn cpu(self, service: &str) -> String {
+        format!("{}: CPU s per 100 000: {service}", self.name())
+    }
+
+    fn by_fallback(self, service: &str) -> String {
+        format!("{}: by fallback, %: {service}", self.name())
+    }
+
+    /// The CPU time of Redis for `service`, divided by that for envoyproxy/ratelimit, without or
+    /// with pipelines, whichever makes the ratio larger.
+    pub(crate) fn ratio(self, figures: &Figures, service: &str) -> Option<f64> {
+        let of = self.redis_cpu(service);
+        let [without, with] = ENVOY_RATELIMIT.map(|by| figures.ratio(&of, &self.redis_cpu(by)));
+        Some(without?.max(with?))
+    }
+
+    /// Starts a Redis and the instances, loads them, and ends them.
+    fn run(
+        self,
+        plan: &Plan,
+        is_weir: bool,
+        start: impl Fn(&Redis) -> anyhow::Result<Server>,
+    ) -> anyhow::Result<Costs> {
+        let redis = Redis::start();
+        let started = (0..self.instances).map(|_| start(&redis));
+        let instances = started.collect::<anyhow::Result<Vec<Server>>>()?;
+        fill(&instances[0], plan)?;
+        let plan = Plan { pacing: Pacing::Open(self.rate.into()), ..plan.clone() };
+        load(&instances, &Plan { duration: WARM_UP, ..plan.clone() })?;
+        let before = redis.cpu()?;
+        let (calls, used) = load(&instances, &plan)?;
+        let after = redis.cpu()?;
+        let mut by_fallback = None;
+        for instance in instances.iter().filter(|_| is_weir) {
+            let share = instance.fallback_share()?;
+            by_fallback = Some(share.max(by_fallback.unwrap_or_default()));
+        }
+        Ok(Costs { redis: (after - before) / calls, instances: used / calls, by_fallback })
+    }
+}
+
+/// Creates every counter, so that no measured call does.
+fn fill(server: &Server, plan: &Plan) -> anyhow::Result<()> {
+    let mut filled = 0;
+    while filled < KEYS {
+        let next = Plan {
+            pacing: Pacing::Closed,
+            distribution: KeyDistribution::Sequential { from: filled },
+            duration: WARM_UP,
+            ..plan.clone()
+        };
+        filled += server.load(&next)?.0.decided;
+    }
+    Ok(())
+}
+
+/// Loads all instances at the same time. Returns the number of calls, and the CPU seconds of the
+/// instances.
+fn load(instances: &[Server], plan: &Plan) -> anyhow::Result<(f64, f64)> {
+    thread::scope(|scope| {
+        let mut loads = Vec::new();
+        // With the same seed, all instances would have the same keys at the same time.
+        for (instance, seed) in instances.iter().zip(1..) {
+            let plan = Plan { seed, ..plan.clone() };
+            loads.push(scope.spawn(move || instance.load(&plan)));
+        }
+        let (mut calls, mut used) = (0.0, 0.0);
+        for load in loads {
+            let (report, seconds) = load.join().map_err(|_| anyhow::anyhow!("a defect"))??;
+            calls += report.decided as f64;
+            used += seconds;
+        }
+        Ok((calls, used))
+    })
+}
+
+/// The targets of every fleet: the name, the figure, and its upper bound. There are none without
+/// figures of envoyproxy/ratelimit.
+pub(crate) fn targets(figures: &Figures) -> Vec<(String, f64, f64)> {
+    let mut targets = Vec::new();
+    for fleet in FLEETS {
+        let ratio = |name: &str| fleet.ratio(figures, name);
+        let with_functions =
+            |service: &Service| matches!(service, Service::Weir { functions: "auto", .. });
+        let all = SERVICES.iter().filter(|(_, service)| with_functions(service));
+        let largest = all.filter_map(|(name, _)| ratio(name)).reduce(f64::max);
+        let Some((fixed, largest)) = ratio(FIXED_WINDOW).zip(largest) else { continue };
+        let what = |algorithm: &str| {
+            let name = fleet.name();
+            format!("{name}: Redis CPU per call by {algorithm}, of envoyproxy/ratelimit's")
+        };
+        targets.push((what("fixed_window"), fixed, 1.1));
+        targets.push((what("the algorithm of one tier that costs most"), largest, 1.5));
+    }
+    targets
+}
+
+/// The largest share of calls of a fleet that the fallback decided, in percent.
+pub(crate) fn by_fallback(figures: &Figures) -> Option<f64> {
+    let names = FLEETS.iter().flat_map(|fleet| SERVICES.map(|(name, _)| fleet.by_fallback(name)));
+    names.filter_map(|name| figures.get(&name)).reduce(f64::max)
+}
