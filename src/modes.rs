@@ -32,7 +32,12 @@ mod over_limit_cache;
 mod synced;
 
 pub use leased::LeasedMetrics;
+pub(crate) use leased::{
+    CREDIT_POOLS_MAX, DRAINED_MAX, DRAW_AHEAD, FILL_TIME_MIN, LOW_SHIFT, POOL_GAP_MAX, RATE_STALE,
+};
+pub(crate) use over_limit_cache::DENIALS_MAX;
 pub use synced::SyncedMetrics;
+pub(crate) use synced::{IDLE_MAX as REPLICA_IDLE_MAX, REPLICAS_MAX};
 
 use exact::ExactMode;
 use leased::LeasedMode;

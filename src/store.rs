@@ -17,7 +17,7 @@ pub mod redis;
 
 pub use crate::store_error::StoreError;
 pub use guarded::GuardedStore;
-pub(crate) use guarded::with_timeout;
+pub(crate) use guarded::{IN_FLIGHT_MAX, with_timeout};
 pub use memory::MemoryStore;
 pub use redis::RedisStore;
 

@@ -38,6 +38,9 @@ mod spans;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use demand::{LOW_SHIFT, PERIOD as DRAW_AHEAD, STALE as RATE_STALE};
+pub(crate) use hot_keys::HOT as POOL_GAP_MAX;
+pub(crate) use leased_limit::{DRAINED_MAX, FILL_TIME_MIN};
 pub use metrics::LeasedMetrics;
 
 use credit_pool::{Acquire, CreditPool};
@@ -52,6 +55,9 @@ pub(super) const SHARDS: usize = 64;
 
 /// Most credit pools per shard. The store decides further counters.
 const POOLS_MAX: usize = 1_024;
+
+/// Most credit pools of an instance.
+pub(crate) const CREDIT_POOLS_MAX: usize = SHARDS * POOLS_MAX;
 
 /// Time without a request after which the unspent credits of a counter are returned.
 const IDLE_TIMEOUT: Micros = Micros::from_secs(4);

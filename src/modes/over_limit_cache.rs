@@ -26,6 +26,7 @@ mod denied_state;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use cache::DENIALS_MAX;
 pub(super) use cache::OverLimitCache;
 
 use cache::{CacheSet, Lookup};

@@ -47,7 +47,10 @@ use single_flight::{Role, SingleFlight};
 const SHARDS: usize = 64;
 
 /// Most replicas per shard.
-const REPLICAS_MAX: usize = 1_024;
+const SHARD_REPLICAS_MAX: usize = 1_024;
+
+/// Most replicas of an instance.
+pub(crate) const REPLICAS_MAX: usize = SHARDS * SHARD_REPLICAS_MAX;
 
 /// Most concurrent exchanges.
 const CONCURRENCY: usize = 1_024;
@@ -64,7 +67,7 @@ const RETRY_DELAY: Micros = Micros::SECOND;
 
 /// The time without requests after which a replica is removed, unless two intervals are shorter. A
 /// replica is only removed once the store has all its hits.
-const IDLE_MAX: Micros = Micros::from_secs(10);
+pub(crate) const IDLE_MAX: Micros = Micros::from_secs(10);
 
 /// The mode of synced rules.
 pub struct SyncedMode<S> {
@@ -178,7 +181,7 @@ impl<S: SharedStore> SyncedMode<S> {
     /// Creates a replica from the outcome of the first request.
     fn create(&self, check: &CounterCheck<'_>, step: &Step, outcome: &Outcome) {
         let mut shard = self.shard(check.key);
-        if shard.len() >= REPLICAS_MAX {
+        if shard.len() >= SHARD_REPLICAS_MAX {
             return;
         }
         let interval = interval(check.mode);
@@ -274,7 +277,7 @@ impl<S: SharedStore> SyncedMode<S> {
         let deadline = Deadline::after(most);
         let mut timeout = check.timeout;
         loop {
-            let room = self.shard(check.key).len() < REPLICAS_MAX;
+            let room = self.shard(check.key).len() < SHARD_REPLICAS_MAX;
             let flight = match self.single_flight.begin(check.key, room) {
                 Role::Caller(flight) => flight,
                 Role::Waiter(end) => {

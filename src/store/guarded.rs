@@ -32,7 +32,7 @@ use releases::{Release, ReleaseQueue};
 
 /// Steps in flight to one node. A Redis node runs about 100 000 scripts per second, so further
 /// steps would exceed the usual timeout anyway.
-const IN_FLIGHT_MAX: usize = 2048;
+pub(crate) const IN_FLIGHT_MAX: usize = 2048;
 
 /// A store with timeouts, circuit breakers and bounds on the calls in flight. Clones share all of
 /// it.

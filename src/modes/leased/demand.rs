@@ -4,16 +4,16 @@
 use crate::time::Micros;
 
 /// The time that the credits of a refill should last.
-pub(super) const PERIOD: Micros = Micros::from_secs(2);
+pub(crate) const PERIOD: Micros = Micros::from_secs(2);
 
 /// The shortest interval from which a rate is computed.
 const RATE_INTERVAL_MIN: Micros = Micros::from_millis(500);
 
 /// The age at which a rate is discarded.
-const STALE: Micros = Micros::from_secs(4);
+pub(crate) const STALE: Micros = Micros::from_secs(4);
 
 /// The share of the wanted credits at which the next refill starts, as a shift: an eighth.
-const LOW_SHIFT: u32 = 3;
+pub(crate) const LOW_SHIFT: u32 = 3;
 
 /// The recent demand for one counter on this instance.
 #[derive(Clone, Copy, Debug)]

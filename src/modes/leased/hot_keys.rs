@@ -7,7 +7,7 @@ use crate::time::Micros;
 const SLOTS: usize = 256;
 
 /// The time after a request for which its key is hot.
-const HOT: Micros = Micros::from_secs(2);
+pub(crate) const HOT: Micros = Micros::from_secs(2);
 
 /// The latest keys. The bits of a key select its slot.
 pub(super) struct HotKeys {

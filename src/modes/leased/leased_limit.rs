@@ -13,14 +13,14 @@ use crate::time::Micros;
 
 /// The shortest time in which a bucket with credits for later requests fills. Credits of a faster
 /// one would drain before they are spent.
-const FILL_TIME_MIN: Micros = Micros::from_millis(80);
+pub(crate) const FILL_TIME_MIN: Micros = Micros::from_millis(80);
 
 /// The share of a bucket, or of the period, in which its credits should be replaced early, as a
 /// shift: an eighth.
 const LEAD_SHIFT: u32 = 3;
 
 /// The most credits that a bucket draws in place of those that drain, per credit that is spent.
-const DRAINED_MAX: u64 = 8;
+pub(crate) const DRAINED_MAX: u64 = 8;
 
 /// The credits of one refill of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

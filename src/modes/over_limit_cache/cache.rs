@@ -16,6 +16,8 @@ use crate::time::Micros;
 const SETS: usize = 8192;
 /// Slots of one set.
 const SLOTS: usize = 8;
+/// Most counters in the cache.
+pub(crate) const DENIALS_MAX: usize = SETS * SLOTS;
 
 /// The time in which no denial is cached after hits were given back without an outcome. The step
 /// reaches the counter much sooner.

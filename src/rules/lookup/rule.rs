@@ -89,6 +89,11 @@ impl Rule {
         }
     }
 
+    /// Whether requests with different values may have different counters.
+    pub fn counts_per_value(&self) -> bool {
+        self.path.iter().any(|node| node.counts_per_value())
+    }
+
     /// The key of the counter for a descriptor that `find` has matched to this rule.
     pub fn key(&self, seed: &KeySeed, entries: &[Entry<'_>]) -> CounterKey {
         let mut key = KeyBuilder::for_rule(seed, self.id);

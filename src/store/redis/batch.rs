@@ -18,7 +18,7 @@ const UNREADABLE: u8 = 2;
 
 /// The most steps on entry lists in one call. Such a step may take hundreds of microseconds, and a
 /// script blocks the whole node.
-const ENTRY_STEPS_MAX: usize = 16;
+pub(crate) const ENTRY_STEPS_MAX: usize = 16;
 
 /// Steps on counters named by `K`, each with an item `T` that is returned with its reply.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use super::script::EncodedStep;
 use crate::store::StoreError;
 
 /// Tasks with a call in flight per connection. Further steps wait.
-const FLUSHERS_MAX: usize = 2;
+pub(crate) const FLUSHERS_MAX: usize = 2;
 
 /// Waiting steps per connection, without those whose callers stopped waiting.
 const WAITING_MAX: usize = 4096;

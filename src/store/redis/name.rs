@@ -5,7 +5,7 @@ use crate::key::CounterKey;
 /// Number of hash tags. Counters of one tag share a hash slot, so a Cluster lets their steps share
 /// a call. Fewer tags mean more shared calls. More tags fill the shards more evenly, and make each
 /// hash slot lighter when it moves.
-const HASH_TAGS: usize = 128;
+pub(crate) const HASH_TAGS: usize = 128;
 
 /// The hash tags and their hash slots.
 static TAGS: [Tag; HASH_TAGS] = tags();
@@ -55,7 +55,7 @@ const fn crc16(bytes: &[u8]) -> u16 {
 }
 
 /// Bytes of a name: the prefix, a tag of three digits in braces, and 128 bits in base64url.
-const LENGTH: usize = 5 + 5 + 22;
+pub(crate) const LENGTH: usize = 5 + 5 + 22;
 
 /// The alphabet of base64url (RFC 4648, section 5), which needs no quoting in a shell.
 const BASE_64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
