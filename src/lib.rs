@@ -54,6 +54,7 @@
 //! - [`xds`]: the client of a server that sends the rules.
 //! - [`settings`]: every setting, from the file, the environment and flags.
 //! - [`app`]: builds these parts, runs them, and stops them in order.
+//! - [`capacity`]: how much Redis and how many instances rules need, by calculation.
 //! - [`cli`]: the command line.
 //!
 //! # Invariants
@@ -81,6 +82,7 @@ pub mod algorithm;
 pub mod app;
 pub mod atomic_count;
 pub mod bounded_file;
+pub mod capacity;
 pub mod cli;
 pub mod decision;
 pub mod descriptor;

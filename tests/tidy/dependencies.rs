@@ -38,6 +38,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "time limit descriptor key step store lease_rollback decision algorithm rules settings \
          modes",
     ),
+    ("capacity", "time limit store algorithm rules settings modes"),
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     (
         "server",
@@ -53,7 +54,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     (
         "cli",
         "escape time limit descriptor key step store decision algorithm rules modes limiter \
-         telemetry proto server settings app",
+         capacity telemetry proto server settings app",
     ),
     ("main", "cli"),
 ];

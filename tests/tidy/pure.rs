@@ -14,6 +14,7 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/rules/lookup",
     "src/rules/overlay",
     "src/rules/xds",
+    "src/capacity",
     "src/store/guarded/breaker",
     "src/store/guarded/breaker_log",
     "src/store/redis/command",

@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fixture::{Instance, network, within};
+use crate::capacity::{Inputs, RuleLoad, plan};
 use crate::key::CounterKey;
 use crate::limit::{Algorithm, Limit, Tier};
+use crate::rules::{Options, SourceFile, compile};
+use crate::settings::Settings;
 use crate::testing::Rng;
 use crate::testing::network::Conditions;
 use crate::time::Micros;
@@ -67,6 +70,32 @@ async fn steady_traffic_needs_under_a_call_per_second() {
         println!("{algorithm:?}, {rate}/s to each of 3 instances for 60 s: {cost:?}");
         assert_eq!(cost.denied, 0);
         assert!(cost.calls < 60 * 3, "{cost:?}");
+    }
+}
+
+/// The calls that `weir plan` computes and those of the mode differ by at most a factor of two.
+#[tokio::test(start_paused = true)]
+async fn the_calls_are_those_of_the_capacity_model() {
+    for (algorithm, rate) in [
+        (Algorithm::FixedWindow, 13),
+        (Algorithm::FixedWindow, 300),
+        (Algorithm::SlidingWindow, 13),
+    ] {
+        let text = format!(
+            "domain: d\ndescriptors:\n  - key: k\n    rate_limit: {{ requests: 1000000, window: 60s, \
+             mode: leased, algorithm: {} }}\n",
+            algorithm.name()
+        );
+        let file = SourceFile { name: "t.yaml".into(), text };
+        let (rules, _) = compile(&[file], &Options::default()).expect("a valid rule");
+        let loads = rules.rules().iter().filter_map(|rule| RuleLoad::of(rule, 1)).collect();
+        let mut inputs = Inputs::new(3.0 * rate as f64, loads, &Settings::default());
+        (inputs.instances, inputs.primaries) = (Some(3), Some(1));
+        let predicted = 60.0 * plan(&inputs).redis.script_calls_per_second;
+        let cost = steady(&limit(algorithm, 1_000_000, 60), rate, 60, 1).await;
+        let factor = cost.calls as f64 / predicted;
+        println!("{algorithm:?}, {rate}/s to each of 3 instances: {predicted} and {cost:?}");
+        assert!((0.5..=2.0).contains(&factor), "{algorithm:?} {rate}: {predicted} and {cost:?}");
     }
 }
 

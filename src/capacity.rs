@@ -1,0 +1,168 @@
+//! Capacity: how much Redis and how many instances rules need under a given load, by calculation.
+//!
+//! The parts, each with the derivation of its formulas:
+//!
+//! 1. `counters` distributes the calls over the counters of a rule.
+//! 2. `traffic` turns the calls to a counter into steps in Redis, by the mode of the rule.
+//! 3. `primaries` packs the steps of an instance into script calls to each primary.
+//! 4. `limits` compares the result with every bound, and names the setting to change.
+//!
+//! `measured` has the costs. A cost that no page states is left out.
+
+use serde::Serialize;
+
+mod counters;
+mod inputs;
+mod limits;
+mod measured;
+mod primaries;
+mod traffic;
+
+#[cfg(test)]
+mod tests;
+
+pub use inputs::{Inputs, RuleLoad};
+pub use limits::LimitUse;
+pub use measured::Cores;
+pub use primaries::PrimaryLoad;
+
+use primaries::Primaries;
+use traffic::Traffic;
+
+/// The share of a core that instances and primaries may use. The rest is for the load of a node that
+/// fails, and for what the lower bounds of [`Cores`] lack.
+pub const BUSY_MAX: f64 = 0.5;
+
+/// The most instances that are tried.
+const INSTANCES_MAX: u32 = 1_024;
+
+/// The load on instances and on Redis.
+#[derive(Clone, Debug, Serialize)]
+pub struct Plan {
+    /// Instances: those of the inputs, or the needed ones.
+    pub instances: u32,
+    /// Primaries: those of the inputs, or the needed ones.
+    pub primaries: u32,
+    /// The fewest instances that use at most [`BUSY_MAX`] of their workers; `None` if no number
+    /// suffices.
+    pub instances_needed: Option<u32>,
+    /// The fewest primaries of which the busiest uses at most [`BUSY_MAX`] of a core; `None` if no
+    /// number suffices.
+    pub primaries_needed: Option<u32>,
+    /// One instance.
+    pub instance: InstanceLoad,
+    /// All primaries together.
+    pub redis: RedisLoad,
+    /// The primary with the largest share.
+    pub hottest_primary: PrimaryLoad,
+    /// Each rule.
+    pub rules: Vec<RuleTraffic>,
+    /// Every bound, the most used first.
+    pub limits: Vec<LimitUse>,
+}
+
+/// The load on one instance.
+#[derive(Clone, Debug, Serialize)]
+pub struct InstanceLoad {
+    /// Calls of proxies per second.
+    pub calls_per_second: f64,
+    /// Steps in Redis per second.
+    pub steps_per_second: f64,
+    /// Cores in use.
+    pub cores: Cores,
+    /// Credit pools of leased rules.
+    pub credit_pools: f64,
+    /// Replicas of synced rules.
+    pub replicas: f64,
+}
+
+/// The load on all primaries together.
+#[derive(Clone, Debug, Serialize)]
+pub struct RedisLoad {
+    /// Connections to one primary.
+    pub connections_per_primary: f64,
+    /// Connections to all primaries.
+    pub connections: f64,
+    /// Steps per second.
+    pub steps_per_second: f64,
+    /// Script calls per second.
+    pub script_calls_per_second: f64,
+    /// Bytes per second from the instances.
+    pub request_bytes_per_second: f64,
+    /// Bytes per second to the instances.
+    pub reply_bytes_per_second: f64,
+    /// The most counters that exist at the same time.
+    pub counters_max: f64,
+}
+
+/// The steps of one rule.
+#[derive(Clone, Debug, Serialize)]
+pub struct RuleTraffic {
+    /// The name.
+    pub name: String,
+    /// The mode.
+    pub mode: &'static str,
+    /// Steps in Redis per second, of all instances.
+    pub steps_per_second: f64,
+    /// Those of the counter with most calls.
+    pub hottest_counter_steps_per_second: f64,
+}
+
+/// Computes the load.
+pub fn plan(inputs: &Inputs) -> Plan {
+    let instances_needed = instances_needed(inputs);
+    let instances = inputs.instances.or(instances_needed).unwrap_or(INSTANCES_MAX);
+    let traffic = Traffic::of(inputs, instances);
+    let primaries_needed = primaries_needed(inputs, &traffic);
+    let count = inputs.primaries.or(primaries_needed).unwrap_or(primaries::CLUSTER_MIN);
+    let primaries = Primaries::of(inputs, &traffic, count);
+    let sum = |of: fn(&PrimaryLoad) -> f64| primaries.loads.iter().map(of).sum::<f64>();
+    let hottest_primary = primaries.hottest().clone();
+    let limits = limits::uses(inputs, &traffic, &primaries);
+    Plan {
+        instances,
+        primaries: count,
+        instances_needed,
+        primaries_needed,
+        instance: InstanceLoad {
+            calls_per_second: traffic.calls,
+            steps_per_second: traffic.steps(),
+            cores: traffic.cores(inputs.workers),
+            credit_pools: traffic.credit_pools,
+            replicas: traffic.replicas,
+        },
+        redis: RedisLoad {
+            connections_per_primary: primaries.connections,
+            connections: primaries.connections * f64::from(count),
+            steps_per_second: sum(|one| one.steps_per_second),
+            script_calls_per_second: sum(|one| one.script_calls_per_second),
+            request_bytes_per_second: sum(|one| one.request_bytes_per_second),
+            reply_bytes_per_second: sum(|one| one.reply_bytes_per_second),
+            counters_max: traffic.counters_max,
+        },
+        hottest_primary,
+        rules: traffic.rules,
+        limits,
+    }
+}
+
+/// The fewest instances. All instances together never need less if there are more of them, so the
+/// search may skip the numbers that the present total rules out.
+fn instances_needed(inputs: &Inputs) -> Option<u32> {
+    let available = BUSY_MAX * f64::from(inputs.workers);
+    let mut instances = 1;
+    while instances <= INSTANCES_MAX {
+        let used = Traffic::of(inputs, instances).cores(inputs.workers).low / available;
+        if used <= 1.0 {
+            return Some(instances);
+        }
+        instances = ((f64::from(instances) * used).ceil() as u32).max(instances + 1);
+    }
+    None
+}
+
+/// The fewest primaries: one server, or a Cluster.
+fn primaries_needed(inputs: &Inputs, traffic: &Traffic) -> Option<u32> {
+    let mut counts = std::iter::once(1).chain(primaries::CLUSTER_MIN..=primaries::MOST);
+    counts.find(|count| primaries::hottest(inputs, traffic, *count).cores.low <= BUSY_MAX)
+}
