@@ -152,11 +152,12 @@ helm-test: target/helm/venv $(ENVOYS:%=envoy-%) ## the chart, the Dockerfile and
 	target/helm/venv/bin/python -B -m pytest -q -p no:cacheprovider helm/tests
 
 # The generated documentation: docs/settings.md and docs/settings.schema.json from the declarations
-# in src/settings/sections/, then the chart's schema and the table of its values.
+# in src/settings/sections/, the table of docs/scaling.md from src/capacity/, then the chart's schema
+# and the table of its values.
 docs: helm-docs ## generate the pages of settings and values
 
 docs-settings:
-	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --workspace --quiet --lib generated_docs_match_the_declarations
+	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --workspace --quiet --lib generated_docs_match
 
 helm-docs: target/helm/venv docs-settings
 	@target/helm/venv/bin/python helm/pages.py

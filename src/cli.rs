@@ -1,4 +1,4 @@
-//! The command line: `weir serve | check | explain | call | health | bench`.
+//! The command line: `weir serve | check | explain | call | health | bench | plan`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -15,6 +15,7 @@ mod check;
 mod client;
 mod explain;
 mod health;
+mod plan;
 mod rule_source;
 mod serve;
 
@@ -25,6 +26,7 @@ use admin_client::admin_address;
 use bench::BenchArgs;
 use client::ServiceArgs;
 use health::HealthArgs;
+use plan::PlanArgs;
 
 /// Exit codes other than 0, which means success.
 pub mod exit {
@@ -63,6 +65,8 @@ enum Command {
     Health(HealthArgs),
     /// Put load on a running service and measure it.
     Bench(BenchArgs),
+    /// Compute how much Redis and how many instances the rules need under a load.
+    Plan(PlanArgs),
 }
 
 #[derive(Debug, Args)]
@@ -176,6 +180,7 @@ impl Cli {
             Command::Call(args) => call::run(&args),
             Command::Health(args) => health::run(&args),
             Command::Bench(args) => bench::run(&args),
+            Command::Plan(args) => plan::run(&args),
         };
         match code {
             Ok(code) => ExitCode::from(code),

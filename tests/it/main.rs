@@ -23,6 +23,7 @@ mod metrics;
 mod openapi;
 mod page_commands;
 mod page_content;
+mod plan;
 mod reload;
 mod rolling;
 mod secrets;

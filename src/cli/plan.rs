@@ -1,0 +1,274 @@
+//! `weir plan`: how much Redis and how many instances the rules need under a given load.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::rule_source::RuleSource;
+use super::{RuleOptionArgs, exit};
+use crate::capacity::{BUSY_MAX, Cores, Inputs, Plan, RuleLoad, RuleTraffic, plan};
+use crate::duration::{self, Style};
+use crate::rules::RuleSet;
+
+#[cfg(test)]
+mod page;
+
+/// Rules in the text, those with the most steps first. The JSON has all.
+const RULES_SHOWN: usize = 10;
+
+#[derive(Debug, Args)]
+pub(crate) struct PlanArgs {
+    /// Rule files and folders [default: those of the settings]
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    rules: Vec<PathBuf>,
+    /// Settings file. It is read together with the environment, as by `weir serve`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Calls per second to all instances.
+    #[arg(long, value_name = "PER_SECOND", value_parser = positive)]
+    rps: f64,
+    /// Distinct values of each rule that counts values separately.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    keys: u64,
+    /// Distribute calls over the keys by Zipf's law with this exponent, for example 1
+    /// [default: uniform].
+    #[arg(long, value_name = "EXPONENT", value_parser = positive)]
+    zipf: Option<f64>,
+    /// Share of the calls that are denied, from 0 to 1.
+    #[arg(long, default_value = "0", value_name = "SHARE", value_parser = share)]
+    denied: f64,
+    /// Descriptors of a call that match a rule with a limit.
+    #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = positive)]
+    descriptors: f64,
+    /// A rule that calls match, by its name or by its keys joined with dots, and its weight; may be
+    /// repeated [default: all rules with a limit, equally]
+    #[arg(long = "rule", value_name = "NAME[=WEIGHT]")]
+    chosen: Vec<String>,
+    /// Instances [default: the fewest that suffice]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    instances: Option<u32>,
+    /// Primaries of Redis, 1 for a single server [default: the fewest that suffice]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    primaries: Option<u32>,
+    /// Workers of an instance, one per core [default: `grpc.workers`, or 2 if that is `auto`]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    workers: Option<u32>,
+    /// Round trip to Redis, such as 1ms [default: the measured one of docs/performance.md]
+    #[arg(long, value_name = "TIME", value_parser = round_trip)]
+    round_trip: Option<Duration>,
+    /// Print the plan as JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    rule_options: RuleOptionArgs,
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| format!("`{text}` is not a number above 0"))
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
+    number.ok_or_else(|| format!("`{text}` is not a number from 0 to 1"))
+}
+
+fn round_trip(text: &str) -> Result<Duration, String> {
+    let nanos = duration::parse(text, Style::Go).ok().and_then(|nanos| u64::try_from(nanos).ok());
+    let length = nanos.filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+    length.ok_or_else(|| format!("`{text}` is not a duration such as 1ms"))
+}
+
+/// Prints the plan. Returns 64 if the rules or the settings are invalid.
+pub(super) fn run(args: &PlanArgs) -> anyhow::Result<u8> {
+    let source = RuleSource::new(args.config.as_deref(), &args.rules, &args.rule_options)?;
+    let Some(source) = source else { return Ok(exit::BAD_CONFIG) };
+    let Some(rules) = source.read()? else { return Ok(exit::BAD_CONFIG) };
+    let loads = chosen(&rules, &args.chosen, args.keys)?;
+    let settings = source.settings.unwrap_or_default();
+    let mut inputs = Inputs::new(args.rps, loads, &settings);
+    inputs.descriptors = args.descriptors;
+    inputs.denied = args.denied;
+    inputs.skew = args.zipf.unwrap_or(0.0);
+    (inputs.instances, inputs.primaries) = (args.instances, args.primaries);
+    if let Some(workers) = args.workers {
+        inputs.set_workers(workers, &settings);
+    }
+    if let Some(round_trip) = args.round_trip {
+        inputs.round_trip = round_trip;
+    }
+    let plan = plan(&inputs);
+    let mut out = io::stdout().lock();
+    match args.json {
+        true => writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?,
+        false => write(&mut out, &plan, inputs.workers)?,
+    }
+    Ok(0)
+}
+
+/// The rules with a limit, or those of them that `chosen` names.
+fn chosen(rules: &RuleSet, chosen: &[String], keys: u64) -> anyhow::Result<Vec<RuleLoad>> {
+    let all: Vec<RuleLoad> =
+        rules.rules().iter().filter_map(|rule| RuleLoad::of(rule, keys)).collect();
+    anyhow::ensure!(!all.is_empty(), "no rule has a limit; name rule files with --rules");
+    if chosen.is_empty() {
+        return Ok(all);
+    }
+    let mut loads = Vec::new();
+    for text in chosen {
+        let weighted = text.rsplit_once('=');
+        let weighted = weighted.and_then(|(name, text)| Some((name, positive(text).ok()?)));
+        let (name, weight) = weighted.unwrap_or((text.as_str(), 1.0));
+        let before = loads.len();
+        for load in all.iter().filter(|load| load.name == name) {
+            let mut load = load.clone();
+            load.weight = weight;
+            loads.push(load);
+        }
+        if loads.len() == before {
+            let names: Vec<&str> = all.iter().take(20).map(|load| load.name.as_str()).collect();
+            let names = names.join(", ");
+            anyhow::bail!(
+                "--rule {name}: no rule with a limit has this name; name one of: {names}"
+            );
+        }
+    }
+    Ok(loads)
+}
+
+/// Prints the plan as text.
+fn write(out: &mut impl Write, plan: &Plan, workers: u32) -> io::Result<()> {
+    let Plan { instance, redis, hottest_primary, .. } = plan;
+    writeln!(
+        out,
+        "instances    {}, with {workers} workers each; needed: {}",
+        plan.instances,
+        needed(plan.instances_needed)
+    )?;
+    writeln!(
+        out,
+        "             each {} calls/s, {} steps/s, {} cores, {} credit pools, {} replicas",
+        figure(instance.calls_per_second),
+        figure(instance.steps_per_second),
+        cores(instance.cores),
+        figure(instance.credit_pools),
+        figure(instance.replicas)
+    )?;
+    writeln!(
+        out,
+        "primaries    {}; needed: {}; at most {} counters in all",
+        plan.primaries,
+        needed(plan.primaries_needed),
+        figure(redis.counters_max)
+    )?;
+    writeln!(
+        out,
+        "             all {} script calls/s, {} steps/s, {} B/s in, {} B/s out",
+        figure(redis.script_calls_per_second),
+        figure(redis.steps_per_second),
+        figure(redis.request_bytes_per_second),
+        figure(redis.reply_bytes_per_second)
+    )?;
+    writeln!(
+        out,
+        "             the hottest {} script calls/s of {} steps, {} % of all steps, {} cores",
+        figure(hottest_primary.script_calls_per_second),
+        figure(hottest_primary.steps_per_script_call),
+        figure(100.0 * hottest_primary.share),
+        cores(hottest_primary.cores)
+    )?;
+    writeln!(
+        out,
+        "connections  {} to each primary, {} in all",
+        redis.connections_per_primary, redis.connections
+    )?;
+    let mut rules: Vec<&RuleTraffic> = plan.rules.iter().collect();
+    rules.sort_by(|a, b| b.steps_per_second.total_cmp(&a.steps_per_second));
+    for rule in rules.into_iter().take(RULES_SHOWN) {
+        let of_one = rule.hottest_counter_steps_per_second;
+        writeln!(
+            out,
+            "rule         {} ({}): {} steps/s, {} of them by one counter",
+            rule.name,
+            rule.mode,
+            figure(rule.steps_per_second),
+            figure(of_one)
+        )?;
+    }
+    for (index, limit) in plan.limits.iter().enumerate() {
+        if index == 0 || limit.used >= BUSY_MAX {
+            let used = figure(100.0 * limit.used);
+            writeln!(out, "limit        {used} % of {}; change: {}", limit.what, limit.change)?;
+        }
+    }
+    Ok(())
+}
+
+fn needed(number: Option<u32>) -> String {
+    number.map_or_else(|| "no number suffices".to_owned(), |number| number.to_string())
+}
+
+fn cores(cores: Cores) -> String {
+    format!("{} to {}", figure(cores.low), figure(cores.high))
+}
+
+/// A number with two significant digits.
+fn figure(number: f64) -> String {
+    if number <= 0.0 {
+        return "0".to_owned();
+    }
+    let unit = 10_f64.powf(number.log10().floor() - 1.0);
+    let rounded = (number / unit).round() * unit;
+    let of = |number: f64| match number {
+        9.95.. => format!("{number:.0}"),
+        _ => format!("{number:.1}"),
+    };
+    match rounded {
+        999_500.0.. => format!("{} M", of(rounded / 1e6)),
+        9_950.0.. => format!("{:.0} k", rounded / 1e3),
+        9.95.. => format!("{rounded:.0}"),
+        0.995.. => format!("{rounded:.1}"),
+        _ => {
+            let decimals = (1.0 - rounded.log10().floor()) as usize;
+            format!("{rounded:.decimals$}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_two_significant_digits() {
+        for (number, text) in [
+            (0.0, "0"),
+            (0.001_234, "0.0012"),
+            (0.0996, "0.10"),
+            (0.5, "0.50"),
+            (1.0, "1.0"),
+            (9.96, "10"),
+            (123.0, "120"),
+            (9_940.0, "9900"),
+            (12_345.0, "12 k"),
+            (999_999.0, "1.0 M"),
+            (12_345_678.0, "12 M"),
+        ] {
+            assert_eq!(figure(number), text, "{number}");
+        }
+    }
+
+    #[test]
+    fn arguments_have_bounds() {
+        for text in ["0", "-1", "nan", "inf", "x"] {
+            assert!(positive(text).is_err(), "{text}");
+        }
+        assert_eq!(positive("0.5"), Ok(0.5));
+        assert!(share("1.1").is_err() && share("nan").is_err());
+        assert_eq!(share("1"), Ok(1.0));
+        assert_eq!(round_trip("500us"), Ok(Duration::from_micros(500)));
+        assert!(round_trip("0").is_err() && round_trip("1").is_err());
+    }
+}

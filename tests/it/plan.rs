@@ -1,0 +1,119 @@
+//! `weir plan`: its report for rule files, and its errors.
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::weir::cli::{Run, run};
+use crate::support::weir::write;
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: user
+    rate_limit: { name: per-user, unit: hour, requests_per_unit: 1000 }
+  - key: tenant
+    rate_limit: { unit: hour, requests_per_unit: 100000, mode: leased }
+  - key: all
+    value: x
+    rate_limit: { unit: hour, requests_per_unit: 100000, mode: synced }
+  - key: free
+    rate_limit: { unlimited: true }
+";
+
+fn plan(args: &[&str]) -> Run {
+    let folder = TempDir::new().expect("a temporary folder");
+    write(&folder.path().join("rules.yaml"), RULES);
+    write(&folder.path().join("free.yaml"), "domain: d\ndescriptors: [{ key: free }]\n");
+    write(
+        &folder.path().join("weir.yaml"),
+        "grpc: { workers: 4 }\nrules: { paths: [rules.yaml] }\n",
+    );
+    run(folder.path(), &[&["plan"], args].concat())
+}
+
+/// A plan that must succeed.
+fn json(args: &[&str]) -> Value {
+    let run = plan(&[args, &["--json"]].concat());
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "{run:?}");
+    serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
+}
+
+#[test]
+fn json_has_every_part_of_the_plan() {
+    let args = ["--rules", "rules.yaml", "--rps", "30000", "--keys", "1000"];
+    let plan = json(&[&args[..], &["--instances", "4", "--primaries", "3"]].concat());
+    let parts: [(&str, &[&str]); 8] = [
+        ("", &["instances", "primaries", "instances_needed", "primaries_needed"]),
+        ("/instance", &["calls_per_second", "steps_per_second", "credit_pools", "replicas"]),
+        ("/instance/cores", &["low", "high"]),
+        ("/redis", &["connections_per_primary", "connections", "script_calls_per_second"]),
+        ("/redis", &["request_bytes_per_second", "reply_bytes_per_second", "counters_max"]),
+        ("/hottest_primary", &["share", "steps_per_script_call", "script_calls_per_second"]),
+        ("/hottest_primary/cores", &["low", "high"]),
+        ("/limits/0", &["used"]),
+    ];
+    for (part, fields) in parts {
+        let part = plan.pointer(part).unwrap_or_else(|| panic!("no {part}: {plan}"));
+        let missing: Vec<_> = fields.iter().filter(|field| !part[**field].is_number()).collect();
+        assert!(missing.is_empty(), "{missing:?} of {part}");
+    }
+    assert_eq!([&plan["instances"], &plan["primaries"]], [4, 3]);
+    assert_eq!(plan["instance"]["calls_per_second"], 7_500.0);
+    let rules = plan["rules"].as_array().expect("a list");
+    let rules: Vec<_> = rules.iter().map(|rule| [&rule["name"], &rule["mode"]]).collect();
+    assert_eq!(rules, [["per-user", "exact"], ["tenant", "leased"], ["all", "synced"]]);
+    // One exact step per call of its rule.
+    let exact = plan["rules"][0]["steps_per_second"].as_f64().expect("a number");
+    assert!((exact - 10_000.0).abs() < 1e-3, "{exact}");
+}
+
+#[test]
+fn rules_are_chosen_and_weighted_by_name() {
+    let args = ["--rules", "rules.yaml", "--rps", "1000", "--keys", "10", "--instances", "1"];
+    let steps = |rules: &[&str]| {
+        let plan = json(&[&args[..], rules].concat());
+        let rules = plan["rules"].as_array().expect("a list").clone();
+        rules.iter().map(|rule| rule["steps_per_second"].as_f64().expect("a number")).collect()
+    };
+    let all: Vec<f64> = steps(&["--rule", "per-user=3", "--rule", "tenant"]);
+    assert_eq!(all.len(), 2);
+    assert!((all[0] - 750.0).abs() < 1e-6, "{all:?}");
+    let one: Vec<f64> = steps(&["--rule", "per-user"]);
+    assert!(one.len() == 1 && (one[0] - 1_000.0).abs() < 1e-6, "{one:?}");
+}
+
+#[test]
+fn the_settings_give_rules_and_workers() {
+    let plan =
+        json(&["--config", "weir.yaml", "--rps", "1000", "--keys", "10", "--instances", "2"]);
+    // Four workers, the background thread and discovery.
+    assert_eq!(plan["redis"]["connections_per_primary"], 12.0);
+}
+
+#[test]
+fn the_text_names_the_first_limit() {
+    let args = ["--rules", "rules.yaml", "--rps", "2000000", "--keys", "1", "--rule", "per-user"];
+    let run = plan(&args);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    for part in ["needed: no number suffices", "limit", "`mode: leased` for per-user"] {
+        assert!(run.stdout.contains(part), "no {part} in:\n{}", run.stdout);
+    }
+}
+
+#[test]
+fn wrong_arguments_say_what_to_do() {
+    let load = ["--rps", "1000", "--keys", "10"];
+    let wrong: [(&[&str], i32, &str); 6] = [
+        (&["--rules", "rules.yaml", "--rule", "unknown"], 64, "per-user, tenant, all"),
+        (&["--rules", "free.yaml"], 64, "no rule has a limit"),
+        (&["--rules", "missing.yaml"], 64, "missing.yaml"),
+        (&["--rules", "rules.yaml", "--denied", "2"], 2, "from 0 to 1"),
+        (&["--rules", "rules.yaml", "--instances", "0"], 2, "--instances"),
+        (&["--rules", "rules.yaml", "--round-trip", "1"], 2, "such as 1ms"),
+    ];
+    for (args, code, part) in wrong {
+        let run = plan(&[args, &load[..]].concat());
+        assert_eq!(run.code, Some(code), "{args:?}: {run:?}");
+        assert!(run.stderr.contains(part), "{args:?}: {run:?}");
+    }
+}
