@@ -76,7 +76,7 @@ pub(crate) fn run(cluster: &Cluster, mode: &str, plan: &Plan) -> Figures {
         (total(&after) - total(&before)) as f64 / seconds
     };
     Figures {
-        calls_per_second: per_second(|name| name.starts_with("eval")),
+        calls_per_second: per_second(|name| name.starts_with("eval") || name == "fcall"),
         commands_per_second: per_second(|name| {
             !["replconf", "info", "cluster|", "ping"].iter().any(|own| name.starts_with(own))
         }),
