@@ -28,7 +28,7 @@ pub use lookup::rule::{NameId, Rule, RuleLimit, override_key, override_stat_key}
 pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherSummary, RuleSummary};
 pub use show::near_miss::NearMiss;
 pub use show::selector::descriptor_selector;
-pub use sources::RuleSources;
+pub use sources::{RuleSources, domains_by_xds};
 pub use xds::{XDS_TYPE_URL, XdsOutcome, XdsResource, XdsRules, XdsUpdate};
 
 /// All domains of all rule files, compiled.

@@ -6,11 +6,14 @@
 //! SIGHUP.
 //!
 //! A response by xDS replaces all rules by xDS, except for its invalid parts. Files and xDS each keep
-//! the rules of the other. A domain of both is that of the files, whichever came first.
+//! the rules of the other. A domain of both is that of the source that had it first: files that add a
+//! domain of xDS are refused like invalid ones, and a response with a domain of a file is rejected. If
+//! xDS gives up the domain, the files are read again.
 
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
@@ -20,6 +23,7 @@ use super::{StartError, texts};
 use crate::escape::{excerpt, one_line};
 use crate::rules::{
     Options, RuleProblem, RuleSet, RuleSources, XdsOutcome, XdsResource, XdsRules, XdsUpdate,
+    domains_by_xds,
 };
 use crate::settings::Settings;
 use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
@@ -76,6 +80,8 @@ pub(super) struct ActiveRules {
     reloads: RuleReloads,
     /// Earlier snapshots, until no request uses them: freeing many rules takes longer than a request.
     retired: Mutex<Vec<Arc<RuleSnapshot>>>,
+    /// How often xDS gave up a domain because of which files were refused.
+    released: AtomicU64,
     /// Whether the first load succeeded. False only with `rules.start_without_rules`.
     first_load_ok: bool,
     /// Locked while the files are read and loaded, so that older files never replace newer ones. Taken
@@ -93,6 +99,8 @@ struct LastAttempt {
     digest: u64,
     /// The paths from which no active rule was loaded.
     without_files: Vec<PathBuf>,
+    /// The domains of xDS because of which the files were refused.
+    refused: Vec<Arc<str>>,
     /// The sources of the active rules.
     active: RuleSources,
     logged: LoggedTexts,
@@ -144,10 +152,12 @@ impl ActiveRules {
             xds_error: ArcSwapOption::empty(),
             reloads: RuleReloads::default(),
             retired: Mutex::default(),
+            released: AtomicU64::new(0),
             reading: Mutex::default(),
             last_attempt: Mutex::new(LastAttempt {
                 digest,
                 without_files,
+                refused: Vec::new(),
                 active: sources,
                 logged,
             }),
@@ -157,16 +167,21 @@ impl ActiveRules {
     /// Reloads the rules whenever the content of their files or overlays changes.
     pub(super) fn watch(self: &Arc<ActiveRules>) -> io::Result<Watcher> {
         let known = self.last_attempt().digest;
-        let (paths, overlay_paths) = (self.paths.clone(), self.overlay_paths.clone());
-        let watched = [&paths[..], &overlay_paths[..]].concat();
-        let (rules, freed_from) = (Arc::clone(self), Arc::clone(self));
+        let watched = [&self.paths[..], &self.overlay_paths[..]].concat();
+        let (rules, read_by) = (Arc::clone(self), Arc::clone(self));
         let digest = move || {
             // This thread has the time to free rules.
-            freed_from.free_retired();
-            RuleSources::digest_of(&paths, &overlay_paths)
+            read_by.free_retired();
+            read_by.digest()
         };
         let changed = move || rules.reload(Trigger::FileChange);
         Watcher::start("weir-rules", watched, Timing::default(), known, digest, changed)
+    }
+
+    /// A hash of the files and overlays, which also changes when refused files are to be read again.
+    fn digest(&self) -> u64 {
+        let digest = RuleSources::digest_of(&self.paths, &self.overlay_paths);
+        digest.wrapping_add(self.released.load(Ordering::Relaxed))
     }
 
     /// The active rules, for use within a few microseconds: by a request or a page.
@@ -214,6 +229,7 @@ impl ActiveRules {
             return;
         }
         last_attempt.digest = digest;
+        last_attempt.refused.clear();
         let without_files = sources.without_files();
         let missing = without_files.iter().find(|path| !last_attempt.without_files.contains(path));
         if let (Trigger::FileChange, Some(path)) = (trigger, missing) {
@@ -225,6 +241,13 @@ impl ActiveRules {
         }
         match sources.compile_with(&last_attempt.active.xds, &self.options) {
             Ok((rules, warnings)) => {
+                let clashes = domains_by_xds(&self.snapshot().rules, &rules);
+                if !clashes.is_empty() {
+                    let (domains, problems): (_, Vec<RuleProblem>) = clashes.into_iter().unzip();
+                    last_attempt.refused = domains;
+                    log_problems(&problems);
+                    return self.reject(texts(&problems).join("\n"));
+                }
                 let count = rules.rules().len();
                 self.activate(rules, &warnings, &mut last_attempt.logged);
                 let xds = std::mem::take(&mut last_attempt.active.xds);
@@ -257,6 +280,7 @@ impl ActiveRules {
                     self.activate(rules, &warnings, &mut last_attempt.logged);
                     // Not before: after a panic, the same response must not look active.
                     last_attempt.active.xds = xds;
+                    self.release(&mut last_attempt);
                 }
                 Err(more) => problems.extend(more),
             }
@@ -264,6 +288,24 @@ impl ActiveRules {
         let reasons = bounded(&texts(&problems));
         self.record_xds(&reasons, &mut last_attempt.logged);
         XdsOutcome { reasons, kept, dropped }
+    }
+
+    /// Lets the watcher read refused files again if xDS has given up one of their domains. It has the
+    /// time to read them.
+    fn release(&self, last_attempt: &mut LastAttempt) {
+        let now = self.snapshot();
+        let by_xds: HashSet<&str> = now
+            .rules
+            .files()
+            .iter()
+            .filter(|source| source.version.is_some())
+            .map(|source| &*source.domain)
+            .collect();
+        if last_attempt.refused.iter().any(|domain| !by_xds.contains(&**domain)) {
+            last_attempt.refused.clear();
+            last_attempt.digest = !last_attempt.digest;
+            self.released.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The active rules by xDS as encoded resources. A response with them gives the same rules.

@@ -5,13 +5,14 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::RuleSet;
 use super::compile;
+use super::excerpt::shorten;
 use super::file::options::Options;
-use super::file::problem::RuleProblem;
+use super::file::problem::{Location, RuleProblem};
 use super::file::source::RuleFiles;
 use super::overlay::Overlays;
 use super::xds::XdsRules;
+use super::{RuleDocument, RuleSet};
 
 /// The sources of rules, read but not compiled.
 #[derive(Clone, Debug, Default)]
@@ -77,4 +78,21 @@ impl RuleSources {
         Overlays::read(&self.overlays, options, &mut report).apply(&mut documents, &mut report);
         compile::compile_documents(documents, options, report)
     }
+}
+
+/// The domains of files in `next` whose rules in `active` are by xDS, each with the error of its file.
+pub fn domains_by_xds(active: &RuleSet, next: &RuleSet) -> Vec<(Arc<str>, RuleProblem)> {
+    let by_xds = active.files().iter().filter(|source| source.version.is_some());
+    let by_xds: HashMap<&str, &str> =
+        by_xds.map(|source| (&*source.domain, &*source.path)).collect();
+    let of_files = next.files().iter().filter(|source| source.version.is_none());
+    let clash = |file: &RuleDocument| {
+        let resource = by_xds.get(&*file.domain)?;
+        let domain = shorten(&file.domain);
+        let what = format!("the resource {} defines domain '{domain}' too", shorten(resource));
+        let hint = "remove the domain from the file, or from the control plane".to_owned();
+        let location = Location::whole(&file.path);
+        Some((Arc::clone(&file.domain), RuleProblem { location, what, hint }))
+    };
+    of_files.filter_map(clash).collect()
 }

@@ -15,8 +15,8 @@
 //! Every such error is a reason against the response. The texts contain those of
 //! envoyproxy/ratelimit, because operators search for them.
 //!
-//! What becomes active does not depend on the order of events: a domain of a file is that of the file,
-//! whichever came first, and the first resource in byte order of names has a domain that several have.
+//! The first resource in byte order of names has a domain that several have. A domain of a file cannot be
+//! defined by xDS, and files cannot take a domain of xDS.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

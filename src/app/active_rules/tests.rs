@@ -109,9 +109,8 @@ fn files_and_xds_keep_the_rules_of_each_other() {
     assert_eq!(fixture.limits(), [line("f", 3)]);
 }
 
-/// Whichever came first.
 #[test]
-fn a_domain_of_both_is_that_of_the_file() {
+fn a_domain_of_a_file_is_not_taken_by_xds() {
     let fixture = Fixture::load(&file("f", 1), "");
     let line = |domain, requests| format!("{domain}.k: unit=DAY requests_per_unit={requests}");
     let reasons = fixture.apply("1", &[per_day("f", 2), per_day("x", 2)]);
@@ -120,19 +119,40 @@ fn a_domain_of_both_is_that_of_the_file() {
     assert_eq!(fixture.limits(), [line("f", 1), line("x", 2)], "x is active");
     assert_eq!(fixture.rules.xds_error().as_deref(), Some(reason));
 
-    // The file leaves `f` and takes `x`.
-    fixture.reload("rules.yaml", &file("x", 3));
-    assert_eq!(fixture.rules.last_error(), None);
-    assert_eq!(fixture.limits(), [line("x", 3), line("f", 2)]);
-    let warnings = fixture.rules.snapshot().warnings.clone();
-    assert!(warnings[0].starts_with("xds:x: the file "), "{warnings:?}");
-    assert!(warnings[0].contains("defines domain 'x' too; the rules of the file"), "{warnings:?}");
-
+    // The file leaves `f`.
     fixture.reload("rules.yaml", "domain: g\n");
     assert_eq!(fixture.limits(), [line("f", 2), line("x", 2)]);
     assert_ack(&fixture.apply("2", &[]));
     assert_eq!(fixture.rules.xds_error(), None);
     assert_eq!(fixture.limits(), Vec::<String>::new());
+}
+
+/// The files are read again when xDS gives up the domain.
+#[test]
+fn a_domain_of_xds_is_not_taken_by_a_file() {
+    let fixture = Fixture::load(&file("f", 1), "");
+    let line = |domain, requests| format!("{domain}.k: unit=DAY requests_per_unit={requests}");
+    assert_ack(&fixture.apply("1", &[per_day("x", 2), per_day("y", 2)]));
+    let both = file("f", 3) + "---\n" + &file("x", 3);
+    for trigger in [Trigger::FileChange, Trigger::Signal] {
+        fs::write(fixture.folder.path().join("rules.yaml"), &both).expect("a file");
+        fixture.rules.reload(trigger);
+        let error = fixture.rules.last_error().expect("an error");
+        let what = "rules.yaml: the resource xds:x defines domain 'x' too; remove the domain from the \
+                    file, or from the control plane";
+        assert!(error.ends_with(what), "{error}");
+        assert_eq!(fixture.limits(), [line("f", 1), line("x", 2), line("y", 2)]);
+    }
+    assert_ack(&fixture.apply("2", &[per_day("x", 4)]));
+    fixture.rules.reload(Trigger::FileChange);
+    assert_eq!(fixture.limits(), [line("f", 1), line("x", 4)], "still a domain of xDS");
+
+    let digest = fixture.rules.digest();
+    assert_ack(&fixture.apply("3", &[]));
+    assert_ne!(fixture.rules.digest(), digest, "the watcher reads the files again");
+    fixture.rules.reload(Trigger::FileChange);
+    assert_eq!(fixture.rules.last_error(), None);
+    assert_eq!(fixture.limits(), [line("f", 3), line("x", 3)]);
 }
 
 /// Rules by xDS must not become active without the overlays that change them.
