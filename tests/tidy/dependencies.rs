@@ -53,8 +53,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ),
     (
         "cli",
-        "escape time limit descriptor key step store decision algorithm rules modes limiter \
-         capacity telemetry proto server settings app",
+        "escape time duration limit descriptor key step store decision algorithm rules modes \
+         limiter capacity telemetry proto server settings app",
     ),
     ("main", "cli"),
 ];

@@ -138,8 +138,8 @@ fn a_domain_of_xds_is_not_taken_by_a_file() {
         fs::write(fixture.folder.path().join("rules.yaml"), &both).expect("a file");
         fixture.rules.reload(trigger);
         let error = fixture.rules.last_error().expect("an error");
-        let what = "rules.yaml: the resource xds:x defines domain 'x' too; remove the domain from the \
-                    file, or from the control plane";
+        let what = "rules.yaml: the resource xds:x defines domain 'x' too; remove the domain from \
+                    the file, or from the control plane";
         assert!(error.ends_with(what), "{error}");
         assert_eq!(fixture.limits(), [line("f", 1), line("x", 2), line("y", 2)]);
     }

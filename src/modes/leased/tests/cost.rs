@@ -82,8 +82,8 @@ async fn the_calls_are_those_of_the_capacity_model() {
         (Algorithm::SlidingWindow, 13),
     ] {
         let text = format!(
-            "domain: d\ndescriptors:\n  - key: k\n    rate_limit: {{ requests: 1000000, window: 60s, \
-             mode: leased, algorithm: {} }}\n",
+            "domain: d\ndescriptors:\n  - key: k\n    rate_limit: {{ requests: 1000000, \
+             window: 60s, mode: leased, algorithm: {} }}\n",
             algorithm.name()
         );
         let file = SourceFile { name: "t.yaml".into(), text };
