@@ -126,7 +126,8 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
             } else {
                 0
             };
-            steps.push((lost.sent.min(now), hits + before));
+            let at = lost.sent.max(lost.step.now);
+            steps.push((at.min(now), hits + before));
             continue;
         }
         // Hits that were to return, and possibly stay counted. A leased instance does not send them

@@ -18,15 +18,22 @@ pub(super) fn floored(facts: &Facts<'_>, until: Micros) -> i64 {
     let back = |asked: &&&Asked| asked.returned() > 0 || asked.decided == Decided::Freed;
     let refunds = facts.asked.iter().filter(back).filter(|refund| refund.begun <= until);
     for refund in refunds {
-        let since = known(facts, refund);
-        let of = |other| in_flight(facts, other, since, [refund.end; 2]) + stays[other];
-        let others = (0..instances).filter(|&other| other != refund.instance);
-        let lacks: i64 = others.map(|other| of(other).max(0)).sum();
-        // After a reload, the instance may have a replica that does not decide the refund.
-        let before = refund.begun.saturating_sub(Micros(1));
-        let own = in_flight(facts, refund.instance, since, [refund.end, before]);
-        let own = if facts.same_rules { 0 } else { own.max(0) };
-        stays[refund.instance] = (lacks + own).max(stays[refund.instance]);
+        let lacks = |since| {
+            let of = |other| in_flight(facts, other, since, [refund.end; 2]) + stays[other];
+            let others = (0..instances).filter(|&other| other != refund.instance);
+            let lacks: i64 = others.map(|other| of(other).max(0)).sum();
+            // After a reload, the instance may have a replica that does not decide the refund.
+            let before = refund.begun.saturating_sub(Micros(1));
+            let own = in_flight(facts, refund.instance, since, [refund.end, before]);
+            lacks + if facts.same_rules { 0 } else { own.max(0) }
+        };
+        // The reply was of any instant since then. Hits that others gave back may have arrived before
+        // hits that they took.
+        let known = known(facts, refund);
+        let changes = facts.history.applied.iter().filter(|one| one.key == facts.key);
+        let changes = changes.map(|one| one.at).filter(|&at| known < at && at <= refund.end);
+        let most = changes.chain([known]).map(lacks).max().unwrap_or(0);
+        stays[refund.instance] = most.max(stays[refund.instance]);
     }
     stays.into_iter().max().unwrap_or(0)
 }

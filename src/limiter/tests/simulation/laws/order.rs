@@ -13,11 +13,14 @@ pub(super) fn latest_before(facts: &Facts<'_>, asked: &Asked) -> Micros {
     latest.map_or(asked.begun, |latest| latest.max(asked.begun))
 }
 
-/// Whether Redis decided `asked` after a step of a later instant. The counter then was as full as
-/// at that instant, although the bucket has drained by then or the window is another one.
+/// Whether Redis decided `asked`, or a request that waited for the first reply with it, after a step
+/// of a later instant. The counter then was as full as at that instant, although the bucket has
+/// drained by then or the window is another one.
 pub(super) fn is_overtaken(facts: &Facts<'_>, asked: &Asked) -> bool {
     let [_, latest] = facts.around(asked.begun);
-    overtaking_step(facts, asked).is_some_and(|at| at > latest)
+    let overtaken = |one: &Asked| overtaking_step(facts, one).is_some_and(|at| at > latest);
+    let synced = matches!(facts.mode, Mode::Synced { .. });
+    overtaken(asked) || (synced && waiting(facts, asked).any(|one| overtaken(one)))
 }
 
 /// The latest instant of a step that changed the counter before the step of `asked`; `None` if
@@ -48,12 +51,14 @@ pub(super) fn own_step(facts: &Facts<'_>, asked: &Asked) -> Option<usize> {
 /// The latest instant at which a request to the same instance possibly counted that waited for the
 /// first reply together with `asked`. They are decided in any order.
 fn waiting_with(facts: &Facts<'_>, asked: &Asked) -> Option<Micros> {
-    if asked.begun == asked.end {
-        return None;
-    }
-    let waits = |one: &&&Asked| one.begun < one.end && one.instance == asked.instance;
-    let others = facts.asked.iter().filter(waits);
-    let together = others.filter(|one| one.passed() > 0 && one.begun <= asked.end);
+    let together = waiting(facts, asked).filter(|one| one.passed() > 0);
     let counted = |one: &Asked| overtaking_step(facts, one).max(Some(one.begun));
     together.filter_map(|one| counted(one)).max()
+}
+
+/// The requests to the instance of `asked` that possibly waited for the first reply together with it.
+fn waiting<'f>(facts: &'f Facts<'_>, asked: &'f Asked) -> impl Iterator<Item = &'f Asked> {
+    let waits = |one: &&Asked| one.begun < one.end && one.instance == asked.instance;
+    let others = facts.asked.iter().copied().filter(waits);
+    others.filter(|one| asked.begun < asked.end && one.begun <= asked.end)
 }
