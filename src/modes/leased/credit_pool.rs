@@ -327,6 +327,8 @@ impl CreditPool {
             }
         }
         self.serve_waiting(metrics);
+        // Later requests need credits of their own window. Those of an ended one are returned first.
+        self.take_expired_windows(self.latest.max(step.now));
         if *kind == OperationKind::Refill {
             match result {
                 Err(error) => self.fail_waiting(*error, metrics),

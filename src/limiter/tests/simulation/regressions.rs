@@ -169,6 +169,17 @@ fn a_late_first_request_does_not_fill_a_bucket() {
     schedule.hit(2, 0, 1).hit(6, 0, 1).hits(burst, 10 + 4 * one, 0, 0).holds();
 }
 
+/// Credits of a window that ends while their refill is in flight are returned before the refill for
+/// the requests of the next window.
+#[test]
+fn late_credits_deny_no_request_of_the_next_window() {
+    let counter = Counter { windows: Windows::Seconds, ..counter(Algorithm::SlidingWindow) };
+    let fits = |limit: &Limit, _| limit.tiers[0].requests == 13 && !limit.count_denied;
+    let schedule = schedule(counter, 1, fits, 1, 6);
+    let early = schedule.hit(868, 0, 2).hit(1_683, 0, 2).hit(2_994, 0, 1);
+    [2, 1, 2, 2, 2].into_iter().fold(early, |schedule, hits| schedule.hit(3_004, 0, hits)).holds();
+}
+
 /// A refill that was denied before a refund does not deny a request after it.
 #[test]
 fn a_refill_from_before_a_refund_denies_nothing() {
