@@ -90,9 +90,10 @@ impl Connection {
     }
 }
 
-type Driver = h2::client::Connection<TcpStream, Bytes>;
+pub(crate) type Driver = h2::client::Connection<TcpStream, Bytes>;
 
-async fn connect(address: SocketAddr) -> Result<(SendRequest<Bytes>, Driver), String> {
+/// Opens a connection. The second value drives it.
+pub(crate) async fn connect(address: SocketAddr) -> Result<(SendRequest<Bytes>, Driver), String> {
     let text = |error: &dyn Display| error.to_string();
     let stream = TcpStream::connect(address).await.map_err(|e| text(&e))?;
     stream.set_nodelay(true).map_err(|e| text(&e))?;
@@ -123,7 +124,7 @@ async fn send(
 }
 
 /// The whole body; nearly always one frame, which is not copied.
-async fn read_body(body: &mut RecvStream) -> Result<Bytes, h2::Error> {
+pub(crate) async fn read_body(body: &mut RecvStream) -> Result<Bytes, h2::Error> {
     let mut message = Bytes::new();
     while let Some(part) = body.data().await {
         let part = part?;

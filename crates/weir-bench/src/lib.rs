@@ -8,6 +8,7 @@
 //!   in every call that was due meanwhile.
 //!
 //! This crate does not depend on weir. It can measure any server of Envoy's `RateLimitService`.
+//! [`HttpLoad`] is an open loop of HTTP requests, for a proxy that calls such a server.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 
 mod cancel;
 mod connection;
+mod http_load;
 mod keys;
 mod messages;
 mod plan;
@@ -31,6 +33,7 @@ mod timer;
 mod worker;
 
 pub use cancel::{CancelSignal, Canceller};
+pub use http_load::{HttpLoad, HttpReport};
 pub use plan::{KeyDistribution, Pacing, Plan};
 pub use probe::RunError;
 pub use report::{Generator, Latency, Report};

@@ -165,7 +165,7 @@ impl Report {
 }
 
 impl Latency {
-    fn new(nanos: &Histogram<u64>) -> Latency {
+    pub(crate) fn new(nanos: &Histogram<u64>) -> Latency {
         let micros = |nanos: u64| nanos as f64 / 1000.0;
         let at = |quantile| micros(nanos.value_at_quantile(quantile));
         Latency {

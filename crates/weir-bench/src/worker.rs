@@ -25,7 +25,7 @@ use crate::stats::Stats;
 use crate::timer::PreciseTimer;
 
 /// Overdue calls sent in a row before responses are read.
-const BURST_MAX: u64 = 64;
+pub(crate) const BURST_MAX: u64 = 64;
 
 /// The instants of a run.
 #[derive(Clone, Copy, Debug)]
