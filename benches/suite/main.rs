@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
-use weir_bench::{Pacing, Plan, Report};
+use weir_bench::{Pacing, Plan};
 
 mod baseline;
 mod chart;
@@ -22,7 +22,9 @@ mod in_process;
 mod machine;
 mod page;
 mod redis;
+mod rounds;
 mod size;
+mod targets;
 
 #[allow(dead_code, unused_imports, reason = "the tests use the rest")]
 #[path = "../../tests/support"]
@@ -39,7 +41,6 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 use child::Server;
 use figures::Figures;
-use redis::{Pings, Redis};
 
 /// Counters of the main figures.
 const KEYS: u64 = 100_000;
@@ -112,7 +113,7 @@ fn main() -> anyhow::Result<()> {
         print!("\n{}\n{}", page::fleets(&figures), figures.csv());
         return Ok(());
     }
-    let mut figures = rounds(&options, folder.path())?;
+    let mut figures = rounds::measure(&options, folder.path())?;
     if !options.only_rounds {
         if !options.without_redis {
             figures.join(faults(&options, folder.path())?);
@@ -137,10 +138,6 @@ fn seconds(text: &str) -> Result<Duration, String> {
     let length = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
     if length.is_zero() { Err("more than nothing, please".into()) } else { Ok(length) }
 }
-
-/// Open loops per server and round. Other tenants of the machine disturb tails far more than CPU
-/// times.
-const OPEN_TURNS: usize = 3;
 
 /// A closed loop: 8 connections of 32 streams.
 fn saturated(options: &Options) -> Plan {
@@ -174,92 +171,6 @@ fn written(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// The setting that disables the fast path, so that tonic serves all calls.
-const BY_TONIC: (&str, &str) = ("WEIR__GRPC__FAST_PATH", "false");
-
-/// A server of the rounds.
-struct NamedServer {
-    /// The server's name in the figures.
-    name: &'static str,
-    server: Server,
-    /// Whether the server counts in Redis.
-    on_redis: bool,
-}
-
-/// The servers of the rounds: the baseline, this weir with and without its fast path, and the
-/// build to compare with, if given.
-fn named_servers(
-    options: &Options,
-    rules: &Path,
-    redis: Option<&Redis>,
-) -> anyhow::Result<Vec<NamedServer>> {
-    let named = |name, server, on_redis| NamedServer { name, server, on_redis };
-    let mut all = vec![
-        named("baseline", Server::baseline()?, false),
-        named("memory", Server::weir(rules, &[])?, false),
-        named("memory, by tonic", Server::weir(rules, &[BY_TONIC])?, false),
-    ];
-    if let Some(before) = &options.before {
-        all.push(named("memory, before", Server::program(before, rules, &[])?, false));
-    }
-    if let Some(redis) = redis {
-        let (kind, url) = (("WEIR__STORE__KIND", "redis"), redis.url());
-        let url = ("WEIR__REDIS__URL", url.as_str());
-        all.push(named("Redis", Server::weir(rules, &[kind, url])?, true));
-        let by_tonic = Server::weir(rules, &[kind, url, BY_TONIC])?;
-        all.push(named("Redis, by tonic", by_tonic, true));
-        if let Some(before) = &options.before {
-            let server = Server::program(before, rules, &[kind, url])?;
-            all.push(named("Redis, before", server, true));
-        }
-    }
-    Ok(all)
-}
-
-/// Every server under every load, in turn, for every round.
-fn rounds(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
-    let rules = written(folder, "rules.yaml", &rules("fixed_window"))?;
-    let redis = (!options.without_redis).then(Redis::start);
-    let servers = named_servers(options, &rules, redis.as_ref())?;
-    let mut figures = Figures::default();
-    let warm = Plan { duration: Duration::from_millis(500), ..saturated(options) };
-    for one in &servers {
-        one.server.load(&warm)?;
-    }
-    let shared = servers.iter().find(|one| one.name == "Redis").map(|one| &one.server);
-    let call = redis.as_ref().zip(shared).map(|(redis, server)| one_call(redis, server, &warm));
-    let call = call.transpose()?;
-    for round in 1..=options.rounds {
-        println!("round {round} of {}", options.rounds);
-        for one in &servers {
-            let redis = redis.as_ref().filter(|_| one.on_redis);
-            saturation(one.name, &one.server, redis, &saturated(options), &mut figures)?;
-        }
-        for _ in 0..OPEN_TURNS {
-            for one in &servers {
-                // Sent beside every server, so that all have the same conditions.
-                let pings = redis.as_ref().map(Redis::ping).transpose()?;
-                let (report, _) = one.server.load(&open(options))?;
-                latencies(one.name, &report, &mut figures);
-                let p99 = pings.map(Pings::p99).transpose()?;
-                if let Some(p99) = p99.filter(|_| one.name == "Redis") {
-                    figures.add("open: PING p99, us", p99);
-                }
-            }
-        }
-        if let Some((redis, call)) = redis.as_ref().zip(call.as_ref()) {
-            let cost = redis.script_cost(call, KEYS, options.seconds / 2)?;
-            figures.add("one EVALSHA each: Redis CPU s per million", 1e6 * cost);
-            let cost = redis.plain_cost(KEYS)?;
-            figures.add("one plain EVALSHA each: Redis CPU s per million", 1e6 * cost);
-        }
-    }
-    if let Some(server) = shared {
-        figures.set("Redis: decided by fallback, %", 100.0 * server.fallback_share()?);
-    }
-    Ok(figures)
-}
-
 /// Every fault, once per round and at most three times.
 fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
     let rules = written(folder, "rules.yaml", &rules("fixed_window"))?;
@@ -274,51 +185,6 @@ fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
 /// Every fleet with every service, in turn, for `rounds` rounds.
 fn fleets(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figures> {
     fleet::measure(folder, options.envoy_ratelimit.as_deref(), rounds, &open(options))
-}
-
-/// The script call of one decision.
-fn one_call(redis: &Redis, server: &Server, plan: &Plan) -> anyhow::Result<Vec<Vec<u8>>> {
-    let one = Plan {
-        pacing: Pacing::Open(10.0),
-        connections: 1,
-        duration: Duration::from_millis(100),
-        ..plan.clone()
-    };
-    let mut result = Ok(());
-    let call = redis.call_of(|| result = server.load(&one).map(|_| ()))?;
-    result.map(|()| call)
-}
-
-fn saturation(
-    name: &str,
-    server: &Server,
-    redis: Option<&Redis>,
-    plan: &Plan,
-    figures: &mut Figures,
-) -> anyhow::Result<()> {
-    let before = redis.map(Redis::cpu).transpose()?;
-    let (report, used) = server.load(plan)?;
-    let after = redis.map(Redis::cpu).transpose()?;
-    let per = |seconds: f64, calls: f64| seconds / report.decided as f64 * calls;
-    figures.add(&format!("saturated: CPU s per 100 000: {name}"), per(used, 1e5));
-    figures.add(&format!("saturated: calls per second: {name}"), report.per_second);
-    figures.add(&format!("saturated: p99, us: {name}"), report.latency_us.p99);
-    if let Some((before, after)) = before.zip(after) {
-        let name = name.strip_prefix("Redis").unwrap_or(name);
-        let figure = format!("saturated: Redis CPU s per million{name}");
-        figures.add(&figure, per(after - before, 1e6));
-    }
-    Ok(())
-}
-
-fn latencies(name: &str, report: &Report, figures: &mut Figures) {
-    let of = &report.latency_us;
-    for (point, value) in [("p50", of.p50), ("p90", of.p90), ("p99", of.p99), ("p99.9", of.p99_9)] {
-        figures.add(&format!("open: {point}, us: {name}"), value);
-    }
-    if let Some(lateness) = &report.lateness_us {
-        figures.add(&format!("open: sent late p99, us: {name}"), lateness.p99);
-    }
 }
 
 /// Each algorithm once in memory.

@@ -9,121 +9,10 @@ use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
 use crate::faults::FAULTS;
 use crate::figures::Figures;
 use crate::fleet::{self, ENVOY_RATELIMIT, FLEETS, SERVICES};
+use crate::targets;
 
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
-
-/// A target: the measure, its figure, and its bound.
-type Target = (&'static str, fn(&Figures) -> Option<f64>, Bound);
-
-#[derive(Clone, Copy)]
-enum Bound {
-    Most(f64),
-    Least(f64),
-}
-
-use Bound::{Least, Most};
-
-const TARGETS: &[Target] = &[
-    (
-        "memory, saturated: server CPU per call, of the baseline's",
-        |f| {
-            f.ratio(
-                "saturated: CPU s per 100 000: memory",
-                "saturated: CPU s per 100 000: baseline",
-            )
-        },
-        Most(1.15),
-    ),
-    (
-        "memory, 5 000 per second: p99, of the baseline's",
-        |f| f.ratio("open: p99, us: memory", "open: p99, us: baseline"),
-        Most(1.2),
-    ),
-    (
-        "Redis, saturated: server CPU per call, of the baseline's",
-        |f| {
-            f.ratio("saturated: CPU s per 100 000: Redis", "saturated: CPU s per 100 000: baseline")
-        },
-        Most(2.5),
-    ),
-    (
-        "Redis, saturated: Redis CPU per decision, of one EVALSHA of weir's script each",
-        |f| {
-            f.ratio(
-                "saturated: Redis CPU s per million",
-                "one EVALSHA each: Redis CPU s per million",
-            )
-        },
-        Most(0.5),
-    ),
-    (
-        "Redis, saturated: Redis CPU per decision, of one EVALSHA of INCRBY and PEXPIRE each",
-        |f| {
-            f.ratio(
-                "saturated: Redis CPU s per million",
-                "one plain EVALSHA each: Redis CPU s per million",
-            )
-        },
-        Most(0.5),
-    ),
-    (
-        "Redis, 5 000 per second: p99 less the baseline's, in p99 of a PING meanwhile",
-        |f| {
-            let more = f.get("open: p99, us: Redis")? - f.get("open: p99, us: baseline")?;
-            Some(more / f.get("open: PING p99, us")?)
-        },
-        Most(2.0),
-    ),
-    (
-        "a primary is killed: p99.9 of the seconds around it, ms",
-        |f| Some(f.get("primary killed: p99.9, us: across")? / 1e3),
-        // The store timeout plus 5 ms.
-        Most(15.0),
-    ),
-    (
-        "a primary stalls: p99.9 of the seconds around it, ms",
-        |f| Some(f.get("primary stalled: p99.9, us: across")? / 1e3),
-        Most(15.0),
-    ),
-    (
-        "a primary stalls: p99 once its breaker is open, of the p99 before",
-        |f| f.ratio("primary stalled: p99, us: after", "primary stalled: p99, us: before"),
-        Most(2.0),
-    ),
-    (
-        "inside the process: million decisions per second and core, 1 000 counters",
-        |f| f.get("inside: million decisions per CPU second: 1 000 counters"),
-        Least(5.0),
-    ),
-    (
-        "inside the process: million decisions per second and core, 1 million counters",
-        |f| f.get("inside: million decisions per CPU second: 1 M counters"),
-        Least(1.0),
-    ),
-    (
-        "memory of 1 million counters above idle, MB",
-        |f| f.get("1 M counters: above idle, MB"),
-        Most(64.0),
-    ),
-    (
-        "memory of 10 million counters above idle, MB",
-        |f| f.get("10 M counters: above idle, MB"),
-        Most(640.0),
-    ),
-    (
-        "10 million counters, 5 000 per second: p99, of that of 1 000 counters",
-        |f| f.get("10 M counters: p99, of that of 1 000"),
-        Most(1.2),
-    ),
-    ("idle: resident memory, MiB", |f| f.get("idle: resident, MiB"), Most(30.0)),
-    ("idle: CPU, %", |f| f.get("idle: CPU, %"), Most(0.1)),
-    (
-        "start to first answer with 10 000 rules, ms",
-        |f| f.get("10 000 rules: start to first answer, ms"),
-        Most(100.0),
-    ),
-];
 
 /// Writes the page.
 pub(crate) fn write(
@@ -146,7 +35,7 @@ pub(crate) fn write(
         .replace("{{facts}}", facts.trim_end())
         .replace("{{fallback}}", &shown(figures, "Redis: decided by fallback, %"))
         .replace("{{rounds}}", &rounds.to_string())
-        .replace("{{targets}}", targets(figures).trim_end())
+        .replace("{{targets}}", targets::rows(figures).trim_end())
         .replace("{{servers}}", servers(figures).trim_end())
         .replace("{{builds}}", builds(figures).trim_end())
         .replace("{{faults}}", faults(figures).trim_end())
@@ -158,27 +47,6 @@ pub(crate) fn write(
 
 fn shown(figures: &Figures, name: &str) -> String {
     figures.get(name).map_or("-".to_owned(), short)
-}
-
-fn targets(figures: &Figures) -> String {
-    let rows = TARGETS.iter().map(|(name, figure, bound)| target(name, figure(figures), *bound));
-    let fleets = fleet::targets(figures).into_iter();
-    let fleets = fleets.map(|(name, ratio, most)| target(&name, Some(ratio), Most(most)));
-    rows.chain(fleets).collect()
-}
-
-fn target(name: &str, value: Option<f64>, bound: Bound) -> String {
-    let (shown, kept) = match bound {
-        Most(most) => (format!("at most {most}"), value.map(|value| value <= most)),
-        Least(least) => (format!("at least {least}"), value.map(|value| value >= least)),
-    };
-    let kept = match kept {
-        Some(true) => "",
-        Some(false) => "**missed**",
-        None => "**not measured**",
-    };
-    let value = value.map_or("-".to_owned(), short);
-    format!("| {name} | {shown} | {value} | {kept} |\n")
 }
 
 fn servers(figures: &Figures) -> String {
