@@ -136,8 +136,8 @@ accuracy: ## how far sliding_window is from an exact log
 	$(CARGO) bench --locked --bench accuracy
 
 # Measures all figures of docs/performance.md and writes it. BENCH has options, for example '--rounds 1 --millions 1',
-# or '--envoy-ratelimit PATH' to measure that build too.
-bench: redis ## measure docs/performance.md
+# or '--envoy-ratelimit PATH' to measure that build too. It needs the newest Envoy.
+bench: redis envoy-$(firstword $(ENVOYS)) ## measure docs/performance.md
 	$(CARGO) bench --locked --bench suite -- $(BENCH)
 
 # 10 000 resources with 100 000 rules by xDS: time until they are active, memory, and decisions meanwhile.

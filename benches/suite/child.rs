@@ -113,14 +113,9 @@ impl Server {
         Ok((fields[11].parse::<f64>()? + fields[12].parse::<f64>()?) / 100.0)
     }
 
-    /// CPU time by the scheduler's count, of living threads, in seconds with nanosecond resolution.
+    /// As [`scheduled`], of the server.
     pub(crate) fn scheduled(&self) -> anyhow::Result<f64> {
-        let mut nanos = 0.0;
-        for task in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
-            nanos += text.split(' ').next().context("a first number")?.parse::<f64>()?;
-        }
-        Ok(nanos / 1e9)
+        scheduled(self.child.id())
     }
 
     /// Resident memory.
@@ -164,6 +159,17 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// CPU time of a process by the scheduler's count, of living threads, in seconds with nanosecond
+/// resolution.
+pub(crate) fn scheduled(process: u32) -> anyhow::Result<f64> {
+    let mut nanos = 0.0;
+    for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let text = std::fs::read_to_string(task?.path().join("schedstat"))?;
+        nanos += text.split(' ').next().context("a first number")?.parse::<f64>()?;
+    }
+    Ok(nanos / 1e9)
 }
 
 /// Runs `work`. Returns its duration in milliseconds.

@@ -14,6 +14,7 @@ use weir_bench::{Pacing, Plan};
 mod baseline;
 mod chart;
 mod child;
+mod envoy_config;
 mod envoy_ratelimit;
 mod faults;
 mod figures;
@@ -25,14 +26,21 @@ mod redis;
 mod rounds;
 mod size;
 mod targets;
+mod through_envoy;
+mod upstream;
 
 #[allow(dead_code, unused_imports, reason = "the tests use the rest")]
 #[path = "../../tests/support"]
 mod support {
     pub(crate) mod certificates;
+    pub(crate) mod envoy;
+    pub(crate) mod http;
+    pub(crate) mod process;
     pub(crate) mod redis;
     pub(crate) mod resident;
+    pub(crate) mod rls;
     pub(crate) mod wait;
+    pub(crate) mod weir;
 }
 
 /// The allocator of weir, so that the baseline differs from weir only in its code.
@@ -41,6 +49,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 use child::Server;
 use figures::Figures;
+use support::envoy::{NEWEST, is_fetched};
 
 /// Counters of the main figures.
 const KEYS: u64 = 100_000;
@@ -68,7 +77,7 @@ struct Options {
     /// Another build of weir, measured in the same rounds.
     #[arg(long)]
     before: Option<PathBuf>,
-    /// A build of envoyproxy/ratelimit, measured in the small fleets.
+    /// A build of envoyproxy/ratelimit, measured in the small fleets and through Envoy.
     #[arg(long, value_name = "PATH")]
     envoy_ratelimit: Option<PathBuf>,
     /// Only the rounds of the servers. Writes nothing.
@@ -80,6 +89,9 @@ struct Options {
     /// Only the small fleets. Writes nothing.
     #[arg(long, conflicts_with = "without_redis")]
     only_fleets: bool,
+    /// Only requests through Envoy. Writes nothing.
+    #[arg(long)]
+    only_envoy: bool,
     /// The folder of the page, with a folder `performance` beside it.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs"))]
     docs: PathBuf,
@@ -103,6 +115,10 @@ fn main() -> anyhow::Result<()> {
     if let Some(program) = &options.envoy_ratelimit {
         facts.push(("envoyproxy/ratelimit", envoy_ratelimit::version(program)?));
     }
+    let has_envoy = is_fetched(NEWEST);
+    if has_envoy {
+        facts.push(("Envoy", NEWEST.to_owned()));
+    }
     let folder = tempfile::tempdir()?;
     if options.only_faults {
         print!("\n{}", faults(&options, folder.path())?.csv());
@@ -113,11 +129,20 @@ fn main() -> anyhow::Result<()> {
         print!("\n{}\n{}", page::fleets(&figures), figures.csv());
         return Ok(());
     }
+    if options.only_envoy {
+        let figures = requests_through_envoy(&options, folder.path(), options.rounds)?;
+        print!("\n{}\n{}", through_envoy::table(&figures), figures.csv());
+        return Ok(());
+    }
     let mut figures = rounds::measure(&options, folder.path())?;
     if !options.only_rounds {
+        let rounds = options.rounds.min(3);
+        if has_envoy {
+            figures.join(requests_through_envoy(&options, folder.path(), rounds)?);
+        }
         if !options.without_redis {
             figures.join(faults(&options, folder.path())?);
-            figures.join(fleets(&options, folder.path(), options.rounds.min(3))?);
+            figures.join(fleets(&options, folder.path(), rounds)?);
         }
         figures.join(algorithms(&options, folder.path())?);
         figures.join(in_process_decisions(&options)?);
@@ -185,6 +210,16 @@ fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
 /// Every fleet with every service, in turn, for `rounds` rounds.
 fn fleets(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figures> {
     fleet::measure(folder, options.envoy_ratelimit.as_deref(), rounds, &open(options))
+}
+
+/// Every service behind Envoy, in turn, for `rounds` rounds.
+fn requests_through_envoy(
+    options: &Options,
+    folder: &Path,
+    rounds: u16,
+) -> anyhow::Result<Figures> {
+    let program = options.envoy_ratelimit.as_deref();
+    through_envoy::measure(folder, program, !options.without_redis, rounds, options.seconds)
 }
 
 /// Each algorithm once in memory.

@@ -9,7 +9,7 @@ use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
 use crate::faults::FAULTS;
 use crate::figures::Figures;
 use crate::fleet::{self, ENVOY_RATELIMIT, FLEETS, SERVICES};
-use crate::targets;
+use crate::{targets, through_envoy};
 
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
@@ -35,6 +35,8 @@ pub(crate) fn write(
         .replace("{{facts}}", facts.trim_end())
         .replace("{{fallback}}", &shown(figures, "Redis: decided by fallback, %"))
         .replace("{{rounds}}", &rounds.to_string())
+        .replace("{{result}}", through_envoy::summary(figures).trim_end())
+        .replace("{{through_envoy}}", through_envoy::table(figures).trim_end())
         .replace("{{targets}}", targets::rows(figures).trim_end())
         .replace("{{servers}}", servers(figures).trim_end())
         .replace("{{builds}}", builds(figures).trim_end())
@@ -207,6 +209,7 @@ fn charts(figures: &Figures) -> Vec<(&'static str, String)> {
     }
     vec![
         ("cpu.svg", bars("CPU time per 100 000 calls, saturated", "seconds", &cpu)),
+        ("peers.svg", through_envoy::chart(figures)),
         ("latency.svg", bars("Latency at 5 000 calls per second", "microseconds", &latency)),
     ]
 }

@@ -2,7 +2,7 @@
 
 use crate::chart::short;
 use crate::figures::Figures;
-use crate::fleet;
+use crate::{fleet, through_envoy};
 
 /// A target: the measure, its figure, and its bound.
 type Target = (&'static str, fn(&Figures) -> Option<f64>, Bound);
@@ -119,9 +119,9 @@ const TARGETS: &[Target] = &[
 /// The rows of the table.
 pub(crate) fn rows(figures: &Figures) -> String {
     let rows = TARGETS.iter().map(|(name, figure, bound)| target(name, figure(figures), *bound));
-    let fleets = fleet::targets(figures).into_iter();
-    let fleets = fleets.map(|(name, ratio, most)| target(&name, Some(ratio), Most(most)));
-    rows.chain(fleets).collect()
+    let compared = through_envoy::targets(figures).into_iter().chain(fleet::targets(figures));
+    let compared = compared.map(|(name, ratio, most)| target(&name, Some(ratio), Most(most)));
+    rows.chain(compared).collect()
 }
 
 fn target(name: &str, value: Option<f64>, bound: Bound) -> String {

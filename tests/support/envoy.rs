@@ -26,8 +26,8 @@ pub(crate) struct Envoy {
     pub(crate) ingress: SocketAddr,
     /// The address of the admin interface.
     pub(crate) admin: SocketAddr,
+    process: Process,
     // Kept until the end of the test.
-    _process: Process,
     _folder: TempDir,
 }
 
@@ -49,7 +49,17 @@ impl Envoy {
         let admin = std::fs::read_to_string(&admin_path).expect("the file has the address");
         let admin = admin.trim().parse().expect("an address");
         let ingress = listener(admin, "ingress");
-        Envoy { ingress, admin, _process: process, _folder: folder }
+        Envoy { ingress, admin, process, _folder: folder }
+    }
+
+    /// The address of the listener called `name`.
+    pub(crate) fn listener(&self, name: &str) -> SocketAddr {
+        listener(self.admin, name)
+    }
+
+    /// The process id.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
     }
 
     /// Sends `GET path` through the ingress listener.
@@ -81,9 +91,18 @@ pub(crate) fn tuned(example: &str, rls: SocketAddr, upstream: SocketAddr) -> Str
     })
 }
 
-fn envoy(version: &str) -> Command {
+/// Whether Envoy `version` has been fetched.
+pub(crate) fn is_fetched(version: &str) -> bool {
+    program(version).exists()
+}
+
+fn program(version: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let path = path.join("target/envoy").join(version).join("bin/envoy");
+    path.join("target/envoy").join(version).join("bin/envoy")
+}
+
+fn envoy(version: &str) -> Command {
+    let path = program(version);
     assert!(path.exists(), "there is no {}: run `make test`, it fetches Envoy", path.display());
     Command::new(path)
 }
