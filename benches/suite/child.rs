@@ -123,6 +123,14 @@ impl Server {
         resident_kib(&self.child.id().to_string()) * 1024
     }
 
+    /// The highest resident memory so far.
+    pub(crate) fn peak(&self) -> anyhow::Result<Bytes> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.context("the process has VmHWM")?.trim().trim_end_matches(" kB");
+        Ok(kib.parse::<Bytes>()? * 1024)
+    }
+
     /// The share of decisions so far by fallback, from its metrics.
     pub(crate) fn fallback_share(&self) -> anyhow::Result<f64> {
         let admin = self.admin.as_deref().context("the baseline has no metrics")?;

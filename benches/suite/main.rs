@@ -21,9 +21,11 @@ mod figures;
 mod fleet;
 mod in_process;
 mod machine;
+mod many_rules;
 mod page;
 mod redis;
 mod rounds;
+mod rule_files;
 mod size;
 mod targets;
 mod through_envoy;
@@ -92,6 +94,9 @@ struct Options {
     /// Only requests through Envoy. Writes nothing.
     #[arg(long)]
     only_envoy: bool,
+    /// Only the start and the reload of many rules. Writes nothing.
+    #[arg(long)]
+    only_many_rules: bool,
     /// The folder of the page, with a folder `performance` beside it.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs"))]
     docs: PathBuf,
@@ -134,6 +139,11 @@ fn main() -> anyhow::Result<()> {
         print!("\n{}\n{}", through_envoy::table(&figures), figures.csv());
         return Ok(());
     }
+    if options.only_many_rules {
+        let figures = many_rules::measure(folder.path(), options.rounds, &open(&options))?;
+        print!("\n{}\n{}", many_rules::table(&figures), figures.csv());
+        return Ok(());
+    }
     let mut figures = rounds::measure(&options, folder.path())?;
     if !options.only_rounds {
         let rounds = options.rounds.min(3);
@@ -144,6 +154,7 @@ fn main() -> anyhow::Result<()> {
             figures.join(faults(&options, folder.path())?);
             figures.join(fleets(&options, folder.path(), rounds)?);
         }
+        figures.join(many_rules::measure(folder.path(), rounds, &open(&options))?);
         figures.join(algorithms(&options, folder.path())?);
         figures.join(in_process_decisions(&options)?);
         println!("memory, rest and start");

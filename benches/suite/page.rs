@@ -9,7 +9,7 @@ use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
 use crate::faults::FAULTS;
 use crate::figures::Figures;
 use crate::fleet::{self, ENVOY_RATELIMIT, FLEETS, SERVICES};
-use crate::{targets, through_envoy};
+use crate::{many_rules, targets, through_envoy};
 
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
@@ -37,6 +37,7 @@ pub(crate) fn write(
         .replace("{{rounds}}", &rounds.to_string())
         .replace("{{result}}", through_envoy::summary(figures).trim_end())
         .replace("{{through_envoy}}", through_envoy::table(figures).trim_end())
+        .replace("{{many_rules}}", many_rules::table(figures).trim_end())
         .replace("{{targets}}", targets::rows(figures).trim_end())
         .replace("{{servers}}", servers(figures).trim_end())
         .replace("{{builds}}", builds(figures).trim_end())

@@ -114,6 +114,28 @@ const TARGETS: &[Target] = &[
         |f| f.get("10 000 rules: start to first answer, ms"),
         Most(100.0),
     ),
+    ("start with 10 000 rules, ms", |f| f.get("10 000 rules: start, ms"), Most(30.0)),
+    (
+        "start with 1 000 000 rules, s",
+        |f| Some(f.get("1 000 000 rules: start, ms")? / 1e3),
+        Most(3.0),
+    ),
+    (
+        "1 000 000 rules: most resident memory, reloads included, MB",
+        |f| f.get("1 000 000 rules: peak with reloads, MB"),
+        Most(1000.0),
+    ),
+    (
+        "10 000 rules: p99 of calls during reloads, of that before",
+        |f| f.ratio("10 000 rules: p99 during reloads, us", "10 000 rules: p99 before, us"),
+        Most(1.2),
+    ),
+    (
+        "1 000 000 rules: p99 of calls during reloads, of that before",
+        |f| f.ratio("1 000 000 rules: p99 during reloads, us", "1 000 000 rules: p99 before, us"),
+        Most(1.2),
+    ),
+    ("stripped binary, MB", |f| f.get("binary: stripped, MB"), Most(20.0)),
 ];
 
 /// The rows of the table.

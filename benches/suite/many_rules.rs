@@ -1,0 +1,179 @@
+//! Start and reload with many rules: the time, the memory, and the latency of calls meanwhile.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use weir_bench::{CancelSignal, Pacing, Plan, Progress, Report, run};
+
+use crate::chart::short;
+use crate::child::{Bytes, Server, timed};
+use crate::figures::Figures;
+use crate::rule_files::{self, Marker};
+
+/// Calls per second of the load.
+const RATE: f64 = 2_000.0;
+/// Counters of the load, each of another rule. Every size has these rules.
+const KEYS: u64 = 1_000;
+
+/// Longer than all reloads of one load take.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// The name of the figure.
+const BINARY: &str = "binary: stripped, MB";
+
+/// The figures of the table, and their columns.
+const COLUMNS: [(&str, &str); 7] = [
+    ("start, ms", "start, ms"),
+    ("reload, ms", "reload, ms"),
+    ("resident after the start, MB", "memory after the start, MB"),
+    ("peak of the start, MB", "peak of the start, MB"),
+    ("peak with reloads, MB", "peak with reloads, MB"),
+    ("p99 before, us", "p99 before, us"),
+    ("p99 during reloads, us", "p99 during reloads, us"),
+];
+
+/// A number of rules.
+#[derive(Clone, Copy)]
+struct Size {
+    /// The start of its figures' names.
+    name: &'static str,
+    rules: u64,
+    /// Starts per round.
+    starts: usize,
+}
+
+const SIZES: [Size; 2] = [
+    Size { name: "10 000 rules", rules: 10_000, starts: 5 },
+    Size { name: "1 000 000 rules", rules: 1_000_000, starts: 2 },
+];
+
+/// Measures every size, in turn, `rounds` times. `plan` has the domain, and the duration of a load.
+pub(crate) fn measure(folder: &Path, rounds: u16, plan: &Plan) -> anyhow::Result<Figures> {
+    let mut figures = Figures::default();
+    figures.set(BINARY, megabytes(stripped(folder)?));
+    let entry = ("path".to_owned(), "/v1/product/0000{n}".to_owned());
+    let plan = Plan {
+        descriptors: vec![vec![entry]],
+        keys: KEYS,
+        pacing: Pacing::Open(RATE),
+        ..plan.clone()
+    };
+    let folders = SIZES.map(|size| folder.join(format!("rules-{}", size.rules)));
+    for (size, folder) in SIZES.into_iter().zip(&folders) {
+        rule_files::write(folder, size.rules)?;
+    }
+    for round in 1..=rounds {
+        println!("many rules, round {round} of {rounds}");
+        for (size, folder) in SIZES.into_iter().zip(&folders) {
+            size.measure(folder, &plan, &mut figures)?;
+        }
+    }
+    Ok(figures)
+}
+
+impl Size {
+    fn measure(self, folder: &Path, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
+        Marker::reset(folder)?;
+        let mut add = |what: &str, value| figures.add(&self.figure(what), value);
+        let mut server = None;
+        for _ in 0..self.starts {
+            // The threads of the server before would use the processors.
+            drop(server.take());
+            let settings = [("WEIR__RULES__MERGE_DOMAINS", "true")];
+            let (started, millis) = timed(|| Server::weir(folder, &settings));
+            let started = started?;
+            add("start, ms", millis);
+            add("resident after the start, MB", megabytes(started.resident()));
+            add("peak of the start, MB", megabytes(started.peak()?));
+            server = Some(started);
+        }
+        let server = server.context("each size is started")?;
+        // Creates most counters.
+        server.load(&Plan { duration: Duration::from_secs(1), ..plan.clone() })?;
+        let (before, _) = server.load(plan)?;
+        add("p99 before, us", before.latency_us.p99);
+        let mut marker = Marker::connect(folder, &server)?;
+        let (during, reloads) = load_with_reloads(&server, &mut marker, plan)?;
+        add("p99 during reloads, us", during.latency_us.p99);
+        for reload in reloads {
+            add("reload, ms", 1e3 * reload.as_secs_f64());
+        }
+        add("peak with reloads, MB", megabytes(server.peak()?));
+        Ok(())
+    }
+
+    /// The name of a figure.
+    fn figure(self, what: &str) -> String {
+        format!("{}: {what}", self.name)
+    }
+}
+
+/// Loads `server` while the rules are reloaded again and again, at least once, for the duration of
+/// `plan`. The load ends with the last reload. Returns the times of the reloads.
+fn load_with_reloads(
+    server: &Server,
+    marker: &mut Marker,
+    plan: &Plan,
+) -> anyhow::Result<(Report, Vec<Duration>)> {
+    let longest = &Plan { warmup: Duration::ZERO, duration: LONGEST, ..plan.clone() };
+    let (canceller, cancel) = CancelSignal::new();
+    let (started, is_started) = mpsc::channel();
+    let (report, reloads) = thread::scope(|scope| {
+        let load = scope.spawn(move || {
+            run(longest, &server.address, &cancel, |progress| {
+                if matches!(progress, Progress::Started) {
+                    // The receiver lives as long as the load.
+                    let _ = started.send(());
+                }
+            })
+        });
+        // The error of a load that does not start is in its result.
+        let _ = is_started.recv();
+        let reloads = reload_for(plan.duration, marker);
+        canceller.cancel();
+        let report = load.join().map_err(|_| anyhow::anyhow!("a defect"))??;
+        anyhow::Ok((report, reloads?))
+    })?;
+    let Report { decided, failed, errors, .. } = &report;
+    ensure!(*decided > 0 && *failed == 0, "{decided} calls during reloads, {errors:?}");
+    Ok((report, reloads))
+}
+
+fn reload_for(length: Duration, marker: &mut Marker) -> anyhow::Result<Vec<Duration>> {
+    let end = Instant::now() + length;
+    let mut reloads = Vec::new();
+    while reloads.is_empty() || Instant::now() < end {
+        reloads.push(marker.reload()?);
+    }
+    Ok(reloads)
+}
+
+/// The size of weir's binary without symbols.
+fn stripped(folder: &Path) -> anyhow::Result<Bytes> {
+    let to = folder.join("stripped");
+    let strip = Command::new("strip").arg("-o").arg(&to).arg(env!("CARGO_BIN_EXE_weir")).status();
+    let ended = strip.context("strip, which comes with a C compiler, does not start")?;
+    ensure!(ended.success(), "strip has failed: {ended}");
+    Ok(fs::metadata(&to)?.len())
+}
+
+fn megabytes(bytes: Bytes) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// The table, and the size of the binary.
+pub(crate) fn table(figures: &Figures) -> String {
+    let shown = |name: &str| figures.get(name).map_or("-".to_owned(), short);
+    let columns = COLUMNS.map(|(_, column)| column).join(" | ");
+    let mut text = format!("| rules | {columns} |\n| --- |{}\n", " --- |".repeat(COLUMNS.len()));
+    for size in SIZES {
+        let cells = COLUMNS.map(|(what, _)| shown(&size.figure(what))).join(" | ");
+        text += &format!("| {} | {cells} |\n", size.rules);
+    }
+    text + &format!("\nThe stripped binary has {} MB.\n", shown(BINARY))
+}
