@@ -327,7 +327,7 @@ impl CreditPool {
             }
         }
         self.serve_waiting(metrics);
-        // Later requests need credits of their own window. Those of an ended one are returned first.
+        // Credits of an ended window serve no later request. They are returned first.
         self.take_expired_windows(self.latest.max(step.now));
         if *kind == OperationKind::Refill {
             match result {
