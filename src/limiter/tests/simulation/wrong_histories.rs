@@ -188,12 +188,16 @@ fn every_law_rejects_a_wrong_history() {
     }
 }
 
-/// Calls that were lost do not explain hits that were never sent.
+/// Calls that were lost do not explain hits that were never sent, and neither does a reload.
 #[test]
 fn loss_does_not_explain_other_hits() {
     for (hits, broken) in [(0, Some("conservation")), (1, None), (2, Some("conservation"))] {
-        let record = Record::new(Algorithm::SlidingWindow, EXACT, 1).with_loss();
-        assert_eq!(record.passed(0, 0, 1).redis(1, 0, hits).broken(), broken);
+        for mode in [EXACT, LEASED] {
+            let record = || Record::new(Algorithm::SlidingWindow, mode, 1).with_loss();
+            let counted = |record: Record| record.passed(0, 0, 1).redis(1, 0, hits).broken();
+            assert_eq!(counted(record()), broken);
+            assert_eq!(counted(record().reload(3_000)), broken, "after a reload");
+        }
     }
 }
 

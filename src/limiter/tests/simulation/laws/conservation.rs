@@ -51,8 +51,7 @@ fn windows(facts: &Facts<'_>) -> Option<String> {
     let most = passed + denied + lost_hits(facts, 1, true) + back + opened + stays;
     // Redis cannot tell hits of several instances from each other after an unknown exchange, and
     // an instance that ends while Redis is down loses what it has not sent.
-    let synced = matches!(facts.mode, Mode::Synced { .. }) || !facts.same_rules;
-    let least = if synced { i64::MIN } else { passed - back - opened };
+    let least = if facts.ever_has(2) { i64::MIN } else { passed - back - opened };
     (count > most || count < least).then(|| {
         format!("{passed} hits passed, {least}..={most} are explained, and Redis has {count}")
     })
