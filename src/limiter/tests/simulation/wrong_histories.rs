@@ -14,6 +14,8 @@ use crate::testing::simulated_node::SimulatedNode;
 use crate::testing::simulated_store::LostCall;
 use crate::time::Micros;
 
+mod order;
+
 /// Modes, as [`schedule`] takes them.
 const EXACT: usize = 0;
 const LEASED: usize = 1;
@@ -290,54 +292,19 @@ fn lost_hits_drain_after_earlier_credits() {
     }
 }
 
-/// A request that arrives when a bucket has drained, and one that is denied after one hit more has
-/// drained. Returns the record, the hits of the bucket, and the milliseconds of these requests.
-fn drained(mode: usize) -> (Record, i64, [u64; 2]) {
-    let record = Record::new(Algorithm::TokenBucket, mode, 1);
-    let (limit, _) = laws::rule(&record.schedule.counters[0], record.schedule.variant);
-    let tier = &limit.tiers[0];
-    // Rounded up.
-    let one = tier.window.0 / 1_000 / tier.requests + 1;
-    let at = [one * tier.burst, one * tier.burst + one];
-    let record = record.passed(0, 0, tier.burst as i64).passed(at[0], 0, 1);
-    (record.asked(at[1], 0, 1, Decided::Denied), tier.burst as i64, at)
-}
-
-/// Synced requests that wait for the first reply count in any order, and others do not.
+/// Lost hits count in the window of their step, which may begin just after they were sent.
 #[test]
-fn only_waiting_requests_count_in_any_order() {
-    let (mut record, _, at) = drained(SYNCED);
-    assert_eq!(record.broken(), Some("early denial beside all hits"));
-    for asked in &mut record.history.asked {
-        asked.end = instant(at[1] + 1);
-    }
-    assert_eq!(record.broken(), None);
-}
-
-/// Leased requests count in the order of their steps in Redis.
-#[test]
-fn only_steps_in_another_order_count_in_it() {
-    for (swaps, broken) in [(false, Some("early denial beside all hits")), (true, None)] {
-        let (mut record, burst, at) = drained(LEASED);
-        record.history.asked[0].end = instant(at[0] + 2);
-        let mut steps = [(0, burst), (at[0], 1)];
-        if swaps {
-            steps.reverse();
-        }
-        let arrives = at[0] + 1;
-        let record =
-            steps.iter().fold(record, |record, &(now, hits)| record.step(now, arrives, 0, hits));
-        assert_eq!(record.broken(), broken);
-    }
-}
-
-/// A denial as of an instant before that of an earlier step says nothing about early denials.
-#[test]
-fn a_denial_after_a_later_step_is_not_early() {
-    for (as_of, broken) in [(0, Some("early denial beside all hits")), (500, None)] {
-        let record = Record::new(Algorithm::TokenBucket, SYNCED, 1).step(as_of, 600, 0, 1);
-        let mut record = record.asked(100, 0, 1, Decided::Denied).step(100, 700, 0, 1);
-        record.history.asked[0].end = instant(800);
+fn lost_hits_count_in_the_window_of_their_step() {
+    let day = 86_400_000;
+    let begins = day - EPOCH / 1_000 % day;
+    for (as_of, broken) in [(0, Some("early denial beside all hits")), (2, None)] {
+        let mut record = Record::new(Algorithm::FixedWindow, LEASED, 1);
+        let (limit, _) = laws::rule(&record.schedule.counters[0], record.schedule.variant);
+        let (key, max) = (record.history.keys[0], record.max());
+        let (sent, now) = (instant(begins - 1), instant(begins - 1 + as_of));
+        let step = algorithm::plan(&limit, max, now);
+        record.history.lost.push(LostCall { key, step, sent, may_have_run: true });
+        let record = record.asked(begins + 5, 0, 1, Decided::Denied);
         assert_eq!(record.broken(), broken);
     }
 }

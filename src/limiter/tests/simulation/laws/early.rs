@@ -126,6 +126,7 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
             } else {
                 0
             };
+            // By the estimate of its instance, it was possibly sent in a later window.
             let at = lost.sent.max(lost.step.now);
             steps.push((at.min(now), hits + before));
             continue;

@@ -8,19 +8,21 @@ pub(super) fn latest_before(facts: &Facts<'_>, asked: &Asked) -> Micros {
     let latest = match facts.mode {
         Mode::Exact => None,
         Mode::Leased => overtaking_step(facts, asked),
-        Mode::Synced { .. } => overtaking_step(facts, asked).max(waiting_with(facts, asked)),
+        Mode::Synced { .. } => overtaking_step(facts, asked).max(latest_with(facts, asked)),
     };
     latest.map_or(asked.begun, |latest| latest.max(asked.begun))
 }
 
-/// Whether Redis decided `asked`, or a request that waited for the first reply with it, after a step
-/// of a later instant. The counter then was as full as at that instant, although the bucket has
-/// drained by then or the window is another one.
+/// Whether Redis decided `asked`, or a request whose reply `asked` waited for, after a step of a later
+/// instant. The counter then was as full as at that instant, although the bucket has drained by then
+/// or the window is another one.
 pub(super) fn is_overtaken(facts: &Facts<'_>, asked: &Asked) -> bool {
     let [_, latest] = facts.around(asked.begun);
-    let overtaken = |one: &Asked| overtaking_step(facts, one).is_some_and(|at| at > latest);
+    let after = |one: &Asked| overtaking_step(facts, one).is_some_and(|at| at > latest);
     let synced = matches!(facts.mode, Mode::Synced { .. });
-    overtaken(asked) || (synced && waiting(facts, asked).any(|one| overtaken(one)))
+    let failed = |one: &Asked| matches!(one.decided, Decided::Failed(_) | Decided::Pending);
+    let replied = |one: &&Asked| synced && one.end <= asked.end && !failed(one);
+    after(asked) || waiting_with(facts, asked).filter(replied).any(after)
 }
 
 /// The latest instant of a step that changed the counter before the step of `asked`; `None` if
@@ -48,17 +50,19 @@ pub(super) fn own_step(facts: &Facts<'_>, asked: &Asked) -> Option<usize> {
     })
 }
 
-/// The latest instant at which a request to the same instance possibly counted that waited for the
-/// first reply together with `asked`. They are decided in any order.
-fn waiting_with(facts: &Facts<'_>, asked: &Asked) -> Option<Micros> {
-    let together = waiting(facts, asked).filter(|one| one.passed() > 0);
+/// The latest instant at which a request possibly counted that waited with `asked`.
+fn latest_with(facts: &Facts<'_>, asked: &Asked) -> Option<Micros> {
+    let together = waiting_with(facts, asked).filter(|one| one.passed() > 0);
     let counted = |one: &Asked| overtaking_step(facts, one).max(Some(one.begun));
-    together.filter_map(|one| counted(one)).max()
+    together.filter_map(counted).max()
 }
 
-/// The requests to the instance of `asked` that possibly waited for the first reply together with it.
-fn waiting<'f>(facts: &'f Facts<'_>, asked: &'f Asked) -> impl Iterator<Item = &'f Asked> {
-    let waits = |one: &&Asked| one.begun < one.end && one.instance == asked.instance;
-    let others = facts.asked.iter().copied().filter(waits);
-    others.filter(|one| asked.begun < asked.end && one.begun <= asked.end)
+/// The requests to the same instance that possibly waited for the first reply together with `asked`,
+/// and `asked` itself. They are decided in any order.
+fn waiting_with<'f>(facts: &'f Facts<'_>, asked: &Asked) -> impl Iterator<Item = &'f Asked> {
+    let (instance, end, waits) = (asked.instance, asked.end, asked.begun < asked.end);
+    let together = move |one: &&Asked| {
+        waits && one.begun < one.end && one.instance == instance && one.begun <= end
+    };
+    facts.asked.iter().copied().filter(together)
 }
