@@ -259,35 +259,58 @@ fn refunded(arrives: u64, returned: i64) -> Record {
     }
 }
 
-/// Credits of the same instance explain a denial by Redis, which does not know them.
+/// Credits of the same instance explain a denial by Redis, which does not know them, if they were
+/// drawn after the request arrived.
 #[test]
-fn own_credits_explain_a_denial_by_redis() {
-    for (end, broken) in [(0, Some("early denial beside all hits")), (100, None)] {
+fn own_later_credits_explain_a_denial_by_redis() {
+    let early = Some("early denial beside all hits");
+    for (drawn, end, broken) in [(50, 40, early), (50, 100, None), (30, 100, early)] {
         let record = Record::new(Algorithm::FixedWindow, LEASED, 1);
         let max = record.max();
-        let mut record = record.asked(0, 0, 1, Decided::Denied).redis(50, 0, max);
+        let mut record = record.asked(40, 0, 1, Decided::Denied).redis(drawn, 0, max);
         record.history.asked[0].end = instant(end);
-        let record = record.step(0, 80, 0, 1).redis(9_000, 0, -max - 1);
+        let record = record.step(40, 80, 0, 1).redis(9_000, 0, -max - 1);
+        assert_eq!(record.broken(), broken, "drawn at {drawn} ms, denied at {end} ms");
+    }
+}
+
+/// A refill that Redis allowed did not decide the denied request of as many hits.
+#[test]
+fn an_allowed_step_explains_no_denial() {
+    for (more, broken) in [(0, Some("early denial beside all hits")), (1, None)] {
+        let record = Record::new(Algorithm::FixedWindow, LEASED, 1);
+        let drawn = record.max() - 1 + more;
+        let mut record = record.asked(40, 0, 1, Decided::Denied).redis(50, 0, drawn);
+        record.history.asked[0].end = instant(100);
+        let record = record.step(40, 80, 0, 1).redis(9_000, 0, -drawn - 1);
         assert_eq!(record.broken(), broken);
     }
 }
 
-/// Hits of a bucket whose reply was lost drain after the credits that were drawn before them.
+/// Hits of a bucket whose reply was lost drain after the credits that were drawn before them, unless
+/// these have drained by then.
 #[test]
 fn lost_hits_drain_after_earlier_credits() {
-    for (ahead, broken) in [(false, Some("early denial beside all hits")), (true, None)] {
+    let early = Some("early denial beside all hits");
+    for (ahead, drained, broken) in
+        [(false, false, early), (true, false, None), (true, true, early)]
+    {
         let mut record = Record::new(Algorithm::TokenBucket, LEASED, 1);
         let (limit, _) = laws::rule(&record.schedule.counters[0], record.schedule.variant);
         let (key, tier) = (record.history.keys[0], &limit.tiers[0]);
         let half = tier.burst / 2;
-        let step = algorithm::plan(&limit, half as i64, instant(1));
-        let sent = instant(1);
+        // The time in which this many hits drain, rounded up.
+        let drains = tier.window.0 / 1_000 * half / tier.requests + 2;
+        let at = if drained { drains } else { 1 };
+        let step = algorithm::plan(&limit, half as i64, instant(at));
+        let sent = instant(at);
         record.history.lost.push(LostCall { key, step, sent, may_have_run: true });
         let drawn = if ahead { half } else { 1 };
-        let record = record.passed(0, 0, 1).redis(0, 0, drawn as i64).step(1, 2, 0, half as i64);
+        let record = record.passed(0, 0, 1).redis(0, 0, drawn as i64);
+        let record = record.step(at, at + 1, 0, half as i64);
         // As many hits as were lost have drained by then.
-        let later = tier.window.0 / 1_000 * half / tier.requests + 2;
-        let record = record.asked(later, 0, tier.burst as i64 - 1, Decided::Denied);
+        let hits = if drained { tier.burst } else { tier.burst - 1 };
+        let record = record.asked(at + drains, 0, hits as i64, Decided::Denied);
         assert_eq!(record.broken(), broken);
     }
 }

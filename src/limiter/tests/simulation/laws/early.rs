@@ -68,7 +68,11 @@ fn beside_hits(facts: &Facts<'_>) -> Option<String> {
     let leased = facts.mode == Mode::Leased;
     let in_order = |asked: &&Asked| facts.counts_all() || !order::is_overtaken(facts, asked);
     denied(facts).filter(in_order).find_map(|asked| {
-        let held = if leased { held_by_others(facts, asked) } else { 0 };
+        let held = if leased {
+            held_by_others(facts, asked) + overtaking_credits(facts, asked)
+        } else {
+            0
+        };
         let early = |now| facts.allows(&model(facts, asked, now), asked.hits + held, now);
         facts.around(asked.begun).into_iter().all(early).then(|| {
             let (from, to) = (facts.ms(asked.begun), facts.ms(asked.end));
@@ -121,11 +125,8 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
         let hits = lost.step.hits;
         if hits > 0 && lost.may_have_run {
             // In a bucket, the credits that were drawn before drain first.
-            let before = if facts.mode == Mode::Leased && bucket {
-                (0..facts.instances()).map(|one| facts.held(one, lost.sent).max(0)).sum()
-            } else {
-                0
-            };
+            let leased = facts.mode == Mode::Leased;
+            let before = if leased && bucket { undrained(facts, lost.sent) } else { 0 };
             // By the estimate of its instance, it was possibly sent in a later window.
             let at = lost.sent.max(lost.step.now);
             steps.push((at.min(now), hits + before));
@@ -167,17 +168,40 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
     state
 }
 
+/// The most credits that were in a bucket in Redis at `at`: hits that were drawn and not spent, and
+/// have not drained.
+fn undrained(facts: &Facts<'_>, at: Micros) -> i64 {
+    let held: i64 = (0..facts.instances()).map(|one| facts.held(one, at).max(0)).sum();
+    // With several tiers, one is reported, and credits drain later from another.
+    if facts.limit.tiers.len() > 1 {
+        return held;
+    }
+    let mut latest = facts.history.applied.iter().rev();
+    let latest = latest.find(|one| one.key == facts.key && one.at <= at);
+    let [from, _] = facts.around(at);
+    held.min(facts.used(&latest.and_then(|one| one.state.clone()), from))
+}
+
 /// The most credits that the other instances had drawn and not spent, at any instant at which the
-/// denial of `asked` was possibly made. If Redis decided `asked`, those of its instance count too:
-/// requests after it can have drawn them.
+/// denial of `asked` was possibly made.
 fn held_by_others(facts: &Facts<'_>, asked: &Asked) -> i64 {
     let since = asked.begun.saturating_sub(REMEMBERED);
-    let direct = order::own_step(facts, asked).is_some();
     let at = |at: Micros| -> i64 {
-        let others = (0..facts.instances()).filter(|&one| direct || one != asked.instance);
+        let others = (0..facts.instances()).filter(|&other| other != asked.instance);
         others.map(|other| facts.held(other, at).max(0)).sum()
     };
     let changes = facts.history.applied.iter().map(|one| one.at);
     let changes = changes.filter(|&at| at > since && at <= asked.end);
     changes.chain([since, asked.end]).map(at).max().unwrap_or(0)
+}
+
+/// The credits that the instance of `asked` had because of requests after `asked`, if Redis decided
+/// `asked` after it had drawn them. Then the instance had no pool, and no credit, when `asked` arrived.
+fn overtaking_credits(facts: &Facts<'_>, asked: &Asked) -> i64 {
+    let Some(own) = order::own_step(facts, asked) else { return 0 };
+    let before = facts.history.applied[..own].iter();
+    let before = before.filter(|one| one.key == facts.key && one.instance == asked.instance);
+    let drawn = before.filter(|one| one.allowed && one.at >= asked.begun);
+    let drawn: i64 = drawn.map(|one| one.added().max(0)).sum();
+    drawn.min(facts.held(asked.instance, facts.history.applied[own].at).max(0))
 }

@@ -36,7 +36,7 @@ fn overtaking_step(facts: &Facts<'_>, asked: &Asked) -> Option<Micros> {
     steps.map(|step| step.now).max()
 }
 
-/// The position of the step in Redis that decided `asked`.
+/// The position of the step in Redis that decided `asked`. If it is denied, so was its step.
 pub(super) fn own_step(facts: &Facts<'_>, asked: &Asked) -> Option<usize> {
     if asked.begun == asked.end {
         return None;
@@ -46,7 +46,8 @@ pub(super) fn own_step(facts: &Facts<'_>, asked: &Asked) -> Option<usize> {
         let own = one.key == facts.key && one.instance == asked.instance;
         let in_time = asked.begun <= one.at && one.at <= asked.end;
         let as_of = step.now.0.abs_diff(asked.begun.0) <= facts.error.0;
-        own && in_time && as_of && step.hits == asked.hits
+        let decides = asked.decided != Decided::Denied || !one.allowed;
+        own && in_time && as_of && decides && step.hits == asked.hits
     })
 }
 
