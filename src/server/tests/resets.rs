@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::AsyncWriteExt;
 use tokio::sync::{Semaphore, mpsc};
 
 use super::raw::{
@@ -150,6 +151,19 @@ async fn a_closed_connection_drops_its_calls(fast_path: bool) {
     assert_eq!(received.recv().await, Some(Event::Begun));
     drop(raw);
     assert_eq!(received.recv().await, Some(Event::Dropped));
+    go.close();
+    server.stop().await;
+}
+
+/// h2 ends a connection once its client sends no more, so the call has no response.
+async fn a_half_closed_connection_drops_its_calls(fast_path: bool) {
+    let (server, go, mut received) = serving(fast_path, |_| {});
+    let mut raw = Raw::connect(server.addresses.grpc, &[]).await;
+    assert!(raw.send(&call(1, "ok")).await);
+    assert_eq!(received.recv().await, Some(Event::Begun));
+    raw.stream.shutdown().await.unwrap();
+    assert_eq!(received.recv().await, Some(Event::Dropped));
+    raw.closed().await;
     go.close();
     server.stop().await;
 }
@@ -305,6 +319,7 @@ over_both_paths! {
     a_call_sent_with_its_reset_is_rolled_back_once,
     a_call_reset_while_decided_is_dropped_alone,
     a_closed_connection_drops_its_calls,
+    a_half_closed_connection_drops_its_calls,
     a_call_over_its_timeout_is_dropped_and_reset,
     a_response_without_window_rolls_back_at_timeout,
     calls_in_flight_are_answered_after_goaway,
