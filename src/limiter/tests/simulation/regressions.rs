@@ -88,6 +88,36 @@ fn a_settlement_elsewhere_ends_cached_denials() {
     }
 }
 
+/// A deletion ends the exchange that is under way: its reply says nothing about the hits that follow.
+#[test]
+fn a_deletion_ends_the_exchange_of_its_replica() {
+    let fits = |limit: &Limit, mode: Mode| {
+        limit.tiers[0].requests >= 20 && rules::interval(mode) == 100_000
+    };
+    for at in [130, 150, 170, 190, 210] {
+        let schedule = schedule(counter(Algorithm::FixedWindow), 2, fits, 1, 57);
+        let conditions = Conditions { latency: 1, ..Conditions::default() };
+        // The replica is there after 114 ms, and its first exchange takes from 120 to 234 ms.
+        let schedule = schedule.hit(0, 0, 1).hit(116, 0, 1).hit(117, 0, 1);
+        let schedule = schedule
+            .event(125, What::Conditions { node: 0, conditions })
+            .event(at, What::Delete { instance: 0, counter: 0 })
+            .hit(at + 5, 0, 1);
+        let history = run::run(&schedule);
+        let deletion = history.applied.iter().position(|one| one.step.is_none());
+        let (before, after) = history.applied.split_at(deletion.expect("a deletion"));
+        let deleted = after[0].at;
+        let crosses = history.calls.iter().any(|call| {
+            let sends = call.step.as_ref().is_some_and(|step| step.hits > 0);
+            sends && call.sent < deleted && deleted < call.ended
+        });
+        assert!(crosses, "an exchange is under way");
+        assert!(before.iter().chain(after).all(|one| one.added() >= 0), "no hit is given back");
+        assert!(after.iter().any(|one| one.added() == 1), "the last hit is counted");
+        schedule.holds();
+    }
+}
+
 /// One instance spends a leased bucket to the last credit, at a rate at which credits stay unspent.
 #[test]
 fn one_leased_instance_passes_what_exact_passes() {

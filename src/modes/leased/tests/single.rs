@@ -136,6 +136,28 @@ async fn ended_credits_deny_no_earlier_request() {
     later.await.unwrap().unwrap();
 }
 
+/// A refill from before a deletion leaves no credits: its hits are not in the new counter.
+#[tokio::test(start_paused = true)]
+async fn credits_in_flight_end_with_a_deletion() {
+    let cluster = network(1, AT_ONCE);
+    let instance = Instance::new(&cluster, 0);
+    let limit = limit(100, 60);
+    warm(&instance, &limit).await;
+    cluster.set_conditions(0, Conditions { latency: 10, ..AT_ONCE });
+    let hits = held(&instance) + 1;
+    let waits = {
+        let (instance, limit) = (instance.clone(), limit.clone());
+        tokio::spawn(async move { instance.hit(&KEY, &limit, hits as i64).await })
+    };
+    // Redis has the refill, and the instance lacks the reply.
+    tokio::time::sleep(Duration::from_millis(15)).await;
+    instance.leased.delete(&KEY);
+    assert!(cluster.node(0).delete(cluster.now(), 0, KEY));
+    assert!(waits.await.unwrap().unwrap().allowed);
+    instance.close().await;
+    assert_eq!(remaining(&cluster, &limit).await, 100 - hits);
+}
+
 #[tokio::test(start_paused = true)]
 async fn credits_end_with_their_window() {
     let cluster = network(1, AT_ONCE);
