@@ -7,20 +7,20 @@
 //!
 //! A response by xDS replaces all rules by xDS, except for its invalid parts. Files and xDS each keep
 //! the rules of the other. A domain of both is that of the source that had it first: files that add a
-//! domain of xDS are refused like invalid ones, and a response with a domain of a file is rejected. If
-//! xDS gives up the domain, the files are read again.
+//! domain of xDS are refused like invalid ones, and a response with a domain of a file is rejected. The
+//! response in which xDS gives up the domain also activates the refused files, so that the domain is
+//! never without rules.
 
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::watch::{Timing, Watcher};
 use super::{StartError, texts};
-use crate::escape::{excerpt, one_line};
+use crate::escape::one_line;
 use crate::rules::{
     Options, RuleProblem, RuleSet, RuleSources, XdsOutcome, XdsResource, XdsRules, XdsUpdate,
     domains_by_xds,
@@ -30,21 +30,16 @@ use crate::telemetry::{Exposition, RuleMetrics, RuleReloads, SeriesBudget};
 use crate::time::{Clock, Micros, SystemClock};
 
 mod logged_texts;
+mod reasons;
 #[cfg(test)]
 mod tests;
 
 use logged_texts::LoggedTexts;
+use reasons::bounded;
 
 /// The fix in the error about missing rule files.
 const MISSING_FILES_HINT: &str = "the active rules stay; to remove all rules, keep a file that \
                                   contains only `domain: NAME`, or send SIGHUP";
-
-/// Most bytes of the reasons against one xDS response. weir sends them in one message, and the control
-/// plane logs them.
-const REASONS_BYTES_MAX: usize = 4 << 10;
-
-/// Longest reason against an xDS response, in characters: the name of a resource may be long.
-const REASON_CHARS_MAX: usize = 1_000;
 
 /// Why rules are reloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +75,6 @@ pub(super) struct ActiveRules {
     reloads: RuleReloads,
     /// Earlier snapshots, until no request uses them: freeing many rules takes longer than a request.
     retired: Mutex<Vec<Arc<RuleSnapshot>>>,
-    /// How often xDS gave up a domain because of which files were refused.
-    released: AtomicU64,
     /// Whether the first load succeeded. False only with `rules.start_without_rules`.
     first_load_ok: bool,
     /// Locked while the files are read and loaded, so that older files never replace newer ones. Taken
@@ -92,6 +85,9 @@ pub(super) struct ActiveRules {
     last_attempt: Mutex<LastAttempt>,
 }
 
+/// Compiled rules, and the warnings about them.
+type CompiledRules = (RuleSet, Vec<RuleProblem>);
+
 /// What the last loads read.
 #[derive(Debug)]
 struct LastAttempt {
@@ -99,8 +95,8 @@ struct LastAttempt {
     digest: u64,
     /// The paths from which no active rule was loaded.
     without_files: Vec<PathBuf>,
-    /// The domains of xDS because of which the files were refused.
-    refused: Vec<Arc<str>>,
+    /// The last files and overlays, if they are valid but define a domain of xDS. Without rules by xDS.
+    refused: Option<RuleSources>,
     /// The sources of the active rules.
     active: RuleSources,
     logged: LoggedTexts,
@@ -152,12 +148,11 @@ impl ActiveRules {
             xds_error: ArcSwapOption::empty(),
             reloads: RuleReloads::default(),
             retired: Mutex::default(),
-            released: AtomicU64::new(0),
             reading: Mutex::default(),
             last_attempt: Mutex::new(LastAttempt {
                 digest,
                 without_files,
-                refused: Vec::new(),
+                refused: None,
                 active: sources,
                 logged,
             }),
@@ -167,21 +162,16 @@ impl ActiveRules {
     /// Reloads the rules whenever the content of their files or overlays changes.
     pub(super) fn watch(self: &Arc<ActiveRules>) -> io::Result<Watcher> {
         let known = self.last_attempt().digest;
-        let watched = [&self.paths[..], &self.overlay_paths[..]].concat();
-        let (rules, read_by) = (Arc::clone(self), Arc::clone(self));
+        let (paths, overlay_paths) = (self.paths.clone(), self.overlay_paths.clone());
+        let watched = [&paths[..], &overlay_paths[..]].concat();
+        let (rules, freed_from) = (Arc::clone(self), Arc::clone(self));
         let digest = move || {
             // This thread has the time to free rules.
-            read_by.free_retired();
-            read_by.digest()
+            freed_from.free_retired();
+            RuleSources::digest_of(&paths, &overlay_paths)
         };
         let changed = move || rules.reload(Trigger::FileChange);
         Watcher::start("weir-rules", watched, Timing::default(), known, digest, changed)
-    }
-
-    /// A hash of the files and overlays, which also changes when refused files are to be read again.
-    fn digest(&self) -> u64 {
-        let digest = RuleSources::digest_of(&self.paths, &self.overlay_paths);
-        digest.wrapping_add(self.released.load(Ordering::Relaxed))
     }
 
     /// The active rules, for use within a few microseconds: by a request or a page.
@@ -229,7 +219,7 @@ impl ActiveRules {
             return;
         }
         last_attempt.digest = digest;
-        last_attempt.refused.clear();
+        last_attempt.refused = None;
         let without_files = sources.without_files();
         let missing = without_files.iter().find(|path| !last_attempt.without_files.contains(path));
         if let (Trigger::FileChange, Some(path)) = (trigger, missing) {
@@ -240,28 +230,40 @@ impl ActiveRules {
             return self.reject(error);
         }
         match sources.compile_with(&last_attempt.active.xds, &self.options) {
-            Ok((rules, warnings)) => {
-                let clashes = domains_by_xds(&self.snapshot().rules, &rules);
-                if !clashes.is_empty() {
-                    let (domains, problems): (_, Vec<RuleProblem>) = clashes.into_iter().unzip();
-                    last_attempt.refused = domains;
-                    log_problems(&problems);
-                    return self.reject(texts(&problems).join("\n"));
+            Ok(compiled) => {
+                let clashes = domains_by_xds(&self.snapshot().rules, &compiled.0);
+                if clashes.is_empty() {
+                    let xds = last_attempt.active.xds.clone();
+                    let sources = RuleSources { xds, ..sources };
+                    return self.activate_files(sources, compiled, &mut last_attempt);
                 }
-                let count = rules.rules().len();
-                self.activate(rules, &warnings, &mut last_attempt.logged);
-                let xds = std::mem::take(&mut last_attempt.active.xds);
-                last_attempt.without_files = without_files;
-                last_attempt.active = RuleSources { xds, ..sources };
-                self.last_error.store(None);
-                self.reloads.succeeded();
-                tracing::info!(rules = count, "rules reloaded");
+                last_attempt.refused = Some(sources);
+                log_problems(&clashes);
+                self.reject(texts(&clashes).join("\n"));
             }
             Err(problems) => {
                 log_problems(&problems);
                 self.reject(texts(&problems).join("\n"));
             }
         }
+    }
+
+    /// Activates the rules that new files and the rules by xDS in `sources` were compiled to.
+    fn activate_files(
+        &self,
+        sources: RuleSources,
+        (rules, warnings): CompiledRules,
+        last_attempt: &mut LastAttempt,
+    ) {
+        let count = rules.rules().len();
+        self.activate(rules, &warnings, &mut last_attempt.logged);
+        // Not before: after a panic, the same files or the same response must not look active.
+        last_attempt.without_files = sources.without_files();
+        last_attempt.active = sources;
+        last_attempt.refused = None;
+        self.last_error.store(None);
+        self.reloads.succeeded();
+        tracing::info!(rules = count, "rules reloaded");
     }
 
     /// Compiles a whole response together with the rules of files, and activates what is valid. The
@@ -276,12 +278,7 @@ impl ActiveRules {
         // A control plane may repeat a response, also under a new version.
         if xds != sources.xds {
             match sources.compile_with(&xds, &self.options) {
-                Ok((rules, warnings)) => {
-                    self.activate(rules, &warnings, &mut last_attempt.logged);
-                    // Not before: after a panic, the same response must not look active.
-                    last_attempt.active.xds = xds;
-                    self.release(&mut last_attempt);
-                }
+                Ok(compiled) => self.activate_xds(xds, compiled, &mut last_attempt),
                 Err(more) => problems.extend(more),
             }
         }
@@ -290,22 +287,40 @@ impl ActiveRules {
         XdsOutcome { reasons, kept, dropped }
     }
 
-    /// Lets the watcher read refused files again if xDS has given up one of their domains. It has the
-    /// time to read them.
-    fn release(&self, last_attempt: &mut LastAttempt) {
-        let now = self.snapshot();
-        let by_xds: HashSet<&str> = now
-            .rules
-            .files()
-            .iter()
-            .filter(|source| source.version.is_some())
-            .map(|source| &*source.domain)
-            .collect();
-        if last_attempt.refused.iter().any(|domain| !by_xds.contains(&**domain)) {
-            last_attempt.refused.clear();
-            last_attempt.digest = !last_attempt.digest;
-            self.released.fetch_add(1, Ordering::Relaxed);
+    /// Activates new rules by xDS, which were compiled with the active files, or with the refused ones if
+    /// these define no domain of xDS any more.
+    fn activate_xds(
+        &self,
+        xds: XdsRules,
+        (rules, warnings): CompiledRules,
+        last_attempt: &mut LastAttempt,
+    ) {
+        if let Some(files) = &last_attempt.refused
+            && let Some(compiled) = self.compile_refused(files, &xds, &rules)
+        {
+            let sources = RuleSources { xds, ..files.clone() };
+            return self.activate_files(sources, compiled, last_attempt);
         }
+        self.activate(rules, &warnings, &mut last_attempt.logged);
+        // Not before: after a panic, the same response must not look active.
+        last_attempt.active.xds = xds;
+    }
+
+    /// The refused files, compiled with new rules by xDS. `None` while they define a domain that is by xDS
+    /// in `rules`; the error then shows these domains.
+    fn compile_refused(
+        &self,
+        files: &RuleSources,
+        xds: &XdsRules,
+        rules: &RuleSet,
+    ) -> Option<CompiledRules> {
+        let compiled = files.compile_with(xds, &self.options).ok()?;
+        let clashes = domains_by_xds(rules, &compiled.0);
+        if clashes.is_empty() {
+            return Some(compiled);
+        }
+        self.last_error.store(Some(Arc::new(texts(&clashes).join("\n"))));
+        None
     }
 
     /// The active rules by xDS as encoded resources. A response with them gives the same rules.
@@ -359,24 +374,6 @@ impl ActiveRules {
         // A panic during a load leaves the record of the load before it, which is valid.
         self.last_attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The first of `lines`, up to [`REASONS_BYTES_MAX`] in all, and the number of the others.
-fn bounded(lines: &[String]) -> Vec<String> {
-    let short = |line: &String| excerpt(line, REASON_CHARS_MAX);
-    let mut lines: Vec<String> = lines.iter().map(short).collect();
-    let mut bytes = 0;
-    let fits = lines.iter().take_while(|line| {
-        bytes += line.len() + 1;
-        bytes <= REASONS_BYTES_MAX
-    });
-    let listed = fits.count();
-    let others = lines.len() - listed;
-    if others > 0 {
-        lines.truncate(listed);
-        lines.push(format!("and {others} more"));
-    }
-    lines
 }
 
 /// Logs the warnings that are not in `before`, and were not logged a short time ago.

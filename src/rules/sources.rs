@@ -80,8 +80,8 @@ impl RuleSources {
     }
 }
 
-/// The domains of files in `next` whose rules in `active` are by xDS, each with the error of its file.
-pub fn domains_by_xds(active: &RuleSet, next: &RuleSet) -> Vec<(Arc<str>, RuleProblem)> {
+/// The errors of files in `next` that define a domain whose rules in `active` are by xDS.
+pub fn domains_by_xds(active: &RuleSet, next: &RuleSet) -> Vec<RuleProblem> {
     let by_xds = active.files().iter().filter(|source| source.version.is_some());
     let by_xds: HashMap<&str, &str> =
         by_xds.map(|source| (&*source.domain, &*source.path)).collect();
@@ -91,8 +91,7 @@ pub fn domains_by_xds(active: &RuleSet, next: &RuleSet) -> Vec<(Arc<str>, RulePr
         let domain = shorten(&file.domain);
         let what = format!("the resource {} defines domain '{domain}' too", shorten(resource));
         let hint = "remove the domain from the file, or from the control plane".to_owned();
-        let location = Location::whole(&file.path);
-        Some((Arc::clone(&file.domain), RuleProblem { location, what, hint }))
+        Some(RuleProblem { location: Location::whole(&file.path), what, hint })
     };
     of_files.filter_map(clash).collect()
 }

@@ -127,7 +127,8 @@ fn a_domain_of_a_file_is_not_taken_by_xds() {
     assert_eq!(fixture.limits(), Vec::<String>::new());
 }
 
-/// The files are read again when xDS gives up the domain.
+/// The response in which xDS gives up the last of the domains activates the files too: no request in between
+/// passes without a rule.
 #[test]
 fn a_domain_of_xds_is_not_taken_by_a_file() {
     let fixture = Fixture::load(&file("f", 1), "");
@@ -147,12 +148,64 @@ fn a_domain_of_xds_is_not_taken_by_a_file() {
     fixture.rules.reload(Trigger::FileChange);
     assert_eq!(fixture.limits(), [line("f", 1), line("x", 4)], "still a domain of xDS");
 
-    let digest = fixture.rules.digest();
-    assert_ack(&fixture.apply("3", &[]));
-    assert_ne!(fixture.rules.digest(), digest, "the watcher reads the files again");
-    fixture.rules.reload(Trigger::FileChange);
+    let before = fixture.rules.load_counts();
+    assert_ack(&fixture.apply("3", &[per_day("y", 2)]));
+    assert_eq!(fixture.limits(), [line("f", 3), line("x", 3), line("y", 2)]);
     assert_eq!(fixture.rules.last_error(), None);
+    let (ok, failed) = fixture.rules.load_counts();
+    assert_eq!((ok, failed), (before.0 + 2, before.1), "the response and the files");
+    // They are the active files now, and keep the domain.
+    assert_eq!(fixture.apply("4", &[per_day("x", 5)]).len(), 1);
     assert_eq!(fixture.limits(), [line("f", 3), line("x", 3)]);
+    fixture.reload("rules.yaml", &file("f", 6));
+    assert_eq!(fixture.limits(), [line("f", 6), line("x", 5)]);
+}
+
+/// The error names the domains that are in the way now.
+#[test]
+fn refused_files_wait_for_all_their_domains() {
+    let fixture = Fixture::load("domain: f\n", "");
+    assert_ack(&fixture.apply("1", &[per_day("x", 1), per_day("y", 1)]));
+    fixture.reload("rules.yaml", &(file("x", 2) + "---\n" + &file("y", 2)));
+    let domains = || -> Vec<bool> {
+        let error = fixture.rules.last_error().expect("an error");
+        ["'x'", "'y'"].map(|domain| error.contains(domain)).to_vec()
+    };
+    assert_eq!(domains(), [true, true]);
+    assert_ack(&fixture.apply("2", &[per_day("y", 1)]));
+    assert_eq!(domains(), [false, true]);
+    assert_eq!(fixture.limits(), ["y.k: unit=DAY requests_per_unit=1"]);
+    assert_ack(&fixture.apply("3", &[per_day("x", 1)]));
+    assert_eq!(domains(), [true, false]);
+    assert_ack(&fixture.apply("4", &[]));
+    assert_eq!(fixture.limits().len(), 2);
+}
+
+/// Only the last attempt counts: the operator has undone it, or broken it.
+#[test]
+fn files_after_refused_ones_replace_them() {
+    for (next, is_valid) in [(file("f", 1), true), ("domain: [".to_owned(), false)] {
+        let fixture = Fixture::load(&file("f", 1), "");
+        assert_ack(&fixture.apply("1", &[per_day("x", 1)]));
+        fixture.reload("rules.yaml", &file("x", 2));
+        fixture.reload("rules.yaml", &next);
+        assert_ack(&fixture.apply("2", &[]));
+        assert_eq!(fixture.limits(), ["f.k: unit=DAY requests_per_unit=1"], "{next}");
+        assert_eq!(fixture.rules.last_error().is_none(), is_valid, "{next}");
+    }
+}
+
+/// A file and a resource change places at the same time.
+#[test]
+fn a_file_and_xds_can_exchange_their_domains() {
+    let fixture = Fixture::load(&file("f", 1), "");
+    assert_ack(&fixture.apply("1", &[per_day("x", 2)]));
+    fixture.reload("rules.yaml", &file("x", 3));
+    assert_eq!(fixture.apply("2", &[per_day("f", 4)]).len(), 1, "the file still has f");
+    let line = |domain, requests| format!("{domain}.k: unit=DAY requests_per_unit={requests}");
+    assert_eq!(fixture.limits(), [line("x", 3), line("f", 4)]);
+    assert_ack(&fixture.apply("2", &[per_day("f", 4)]));
+    assert_eq!(fixture.rules.last_error(), None);
 }
 
 /// Rules by xDS must not become active without the overlays that change them.
@@ -326,16 +379,4 @@ fn reasons_against_a_long_name_are_short() {
     let reasons = fixture.apply("1", &[resource]);
     assert!(reasons.iter().map(String::len).sum::<usize>() < 5_000);
     assert!(fixture.rules.xds_error().is_some_and(|error| error.len() < 5_000));
-}
-
-#[test]
-fn reasons_are_bounded() {
-    let lines = |count: usize, length: usize| vec!["x".repeat(length); count];
-    assert_eq!(bounded(&lines(3, 10)), lines(3, 10));
-    assert_eq!(bounded(&[]), Vec::<String>::new());
-    let all = bounded(&lines(5_000, 99));
-    assert_eq!(all.len(), 41);
-    assert_eq!(all[40], "and 4960 more");
-    let long = bounded(&lines(1, 100_000));
-    assert_eq!((long.len(), long[0].len()), (1, 1_003));
 }
