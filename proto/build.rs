@@ -6,8 +6,8 @@
 //! - `server/envoy.service.ratelimit.v3.rs` and `server/grpc.health.v1.rs`: the traits that a server
 //!   implements;
 //! - `descriptors.bin`: the encoded descriptor set of these services, for reflection and JSON;
-//! - `xds/protos.rs`: messages and client of xDS servers. weir serves no xDS, so these are not in
-//!   `descriptors.bin`.
+//! - `xds/protos.rs`: messages of xDS servers. weir serves no xDS, so these are not in `descriptors.bin`.
+//!   Its client has a codec that bounds responses, so none is generated.
 
 use std::path::PathBuf;
 use std::{env, fs};
@@ -48,6 +48,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let xds = out.join("xds");
     fs::create_dir_all(&xds)?;
     configure()
+        .build_client(false)
         .build_server(false)
         .out_dir(xds)
         .include_file("protos.rs")

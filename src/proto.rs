@@ -23,7 +23,7 @@ pub use envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 /// The encoded descriptor set of all messages and their imports.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// The messages of xDS, and the client of its servers.
+/// The messages of xDS.
 #[allow(missing_docs, clippy::all)]
 pub mod xds {
     include!(concat!(env!("OUT_DIR"), "/xds/protos.rs"));

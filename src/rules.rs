@@ -29,7 +29,9 @@ pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherSummary, 
 pub use show::near_miss::NearMiss;
 pub use show::selector::descriptor_selector;
 pub use sources::{RuleSources, domains_by_xds};
-pub use xds::{XDS_TYPE_URL, XdsOutcome, XdsResource, XdsRules, XdsUpdate};
+pub use xds::{
+    XDS_DESCRIPTORS_PER_LIMIT, XDS_TYPE_URL, XdsOutcome, XdsResource, XdsRules, XdsUpdate,
+};
 
 /// All domains of all rule files, compiled.
 #[derive(Debug, Default)]

@@ -38,6 +38,8 @@ mod node;
 #[cfg(test)]
 mod tests;
 
+pub use self::decode::XDS_DESCRIPTORS_PER_LIMIT;
+
 /// The URL of the type of all resources.
 pub const XDS_TYPE_URL: &str = "type.googleapis.com/ratelimit.config.ratelimit.v3.RateLimitConfig";
 

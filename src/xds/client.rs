@@ -21,6 +21,7 @@ use crate::time::{Clock, SystemClock};
 use crate::tls::TlsError;
 
 mod cached_rules;
+mod response_codec;
 mod stream;
 mod updates;
 

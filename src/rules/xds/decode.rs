@@ -15,7 +15,7 @@ const TYPE_URL_START: &str = "type.googleapis.com/";
 
 /// Most resources and descriptors per limit of `rules.xds.max_limits`. An empty descriptor has two
 /// bytes, so the size of a response does not bound memory.
-pub(super) const DESCRIPTORS_PER_LIMIT: usize = 3;
+pub const XDS_DESCRIPTORS_PER_LIMIT: usize = 3;
 
 /// Deepest nesting that is counted. prost decodes 100 levels at most, and rejects the rest.
 const DEPTH_MAX: usize = 100;
@@ -58,7 +58,7 @@ pub(super) fn check_size(
 
 /// Checks the size of a response, or of all active rules by xDS, against the bounds.
 pub(super) fn check_total(total: &Total, limits_max: usize) -> Result<(), String> {
-    let descriptors_max = limits_max.saturating_mul(DESCRIPTORS_PER_LIMIT);
+    let descriptors_max = limits_max.saturating_mul(XDS_DESCRIPTORS_PER_LIMIT);
     let what = if total.limits > limits_max {
         format!("more than {limits_max} limits")
     } else if total.descriptors > descriptors_max {

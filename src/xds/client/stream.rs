@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
@@ -13,17 +14,18 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Sleep, sleep};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
+use tonic::client::Grpc;
 use tonic::metadata::MetadataMap;
 use tonic::transport::{Channel, Endpoint};
 
 use super::cause;
+use super::response_codec::ResponseCodec;
 use super::updates::{Updates, summary};
 use crate::escape::one_line;
 use crate::proto::xds::envoy::config::core::v3::Node;
-use crate::proto::xds::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 use crate::proto::xds::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
 use crate::proto::xds::google::rpc;
-use crate::rules::XDS_TYPE_URL;
+use crate::rules::{XDS_DESCRIPTORS_PER_LIMIT, XDS_TYPE_URL};
 use crate::settings::XdsSettings;
 use crate::time::SystemClock;
 use crate::tls::TlsError;
@@ -31,6 +33,10 @@ use crate::xds::connector::Connector;
 use crate::xds::credentials::XdsCredentials;
 use crate::xds::session::{Answer, XdsAction, XdsRequest, XdsSession};
 use crate::xds::status::{StreamEnd, XdsStatus};
+
+/// The method of the server.
+const METHOD: &str =
+    "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
 
 /// Longest wait for the reply to a ping. Shorter intervals of pings shorten it.
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -48,6 +54,7 @@ pub(super) struct Server {
     headers: HeaderMap,
     connect_timeout: Duration,
     message_bytes_max: usize,
+    resources_max: usize,
     /// Attempts without a response. The one after each starts with another address.
     failed_attempts: AtomicUsize,
 }
@@ -99,6 +106,7 @@ impl Server {
             headers: headers(settings)?,
             connect_timeout: settings.connect_timeout,
             message_bytes_max: settings.max_message_bytes,
+            resources_max: settings.max_limits.saturating_mul(XDS_DESCRIPTORS_PER_LIMIT),
             failed_attempts: AtomicUsize::new(0),
         }))
     }
@@ -131,6 +139,11 @@ impl Server {
             self.failed_attempts.fetch_add(1, Ordering::Relaxed);
         }
         Ended { reason, error: one_line(&error).into_owned(), delivered }
+    }
+
+    /// The codec of a stream.
+    fn codec(&self) -> ResponseCodec {
+        ResponseCodec { resources_max: self.resources_max }
     }
 
     /// The message of a request.
@@ -269,10 +282,11 @@ async fn serve(
     let _ = requests.try_send(server.request(session.opened()));
     let mut call = tonic::Request::new(ReceiverStream::new(outgoing));
     *call.metadata_mut() = MetadataMap::from_headers(server.headers.clone());
-    let mut client = AggregatedDiscoveryServiceClient::new(channel)
-        .max_decoding_message_size(server.message_bytes_max);
+    let mut client = Grpc::new(channel).max_decoding_message_size(server.message_bytes_max);
+    client.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
+    let (method, codec) = (PathAndQuery::from_static(METHOD), server.codec());
     // A server without rules does not even send headers. The pings detect a server that hangs.
-    let mut responses = client.stream_aggregated_resources(call).await?.into_inner();
+    let mut responses = client.streaming(call, method, codec).await?.into_inner();
     let mut held: Option<HeldAction> = None;
     loop {
         let received = tokio::select! {

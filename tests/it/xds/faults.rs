@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
+use envoy_types::pb::google::protobuf::Any;
 use tonic::Status;
 
 use super::{HOUR, is_ready, limit, of, one_limit, setup, until_limit};
@@ -73,6 +74,24 @@ fn frequent_pushes_are_applied_and_answered() {
         limits.insert(limit(&client, "k"));
         limits.len() > 20 && weir.metric("weir_xds_nacks_total", &[]) > 6
     });
+}
+
+/// They would take far more memory than the response. The rules stay.
+#[test]
+fn too_many_resources_end_the_stream() {
+    let ads = Ads::start();
+    let weir = of(&ads).env("WEIR__RULES__XDS__MAX_LIMITS", "1").start();
+    let client = weir.client();
+    ads.set("1", one_limit(5));
+    until_limit(&client, 5);
+    ads.set("2", vec![Any::default(); 4]);
+    until("the stream fails, also after a new connection", || {
+        weir.metric("weir_xds_stream_ends_total", &[r#"reason="failed""#]) > 1
+    });
+    assert_eq!(limit(&client, "k"), 5);
+    assert_eq!(weir.metric("weir_xds_nacks_total", &[]), 0);
+    ads.set("3", one_limit(6));
+    until_limit(&client, 6);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use prost::encoding::{WireType, encode_key, encode_varint};
 
 use super::*;
-use crate::rules::xds::decode::DESCRIPTORS_PER_LIMIT;
+use crate::rules::XDS_DESCRIPTORS_PER_LIMIT;
 
 /// The bytes of a field with an embedded message.
 fn embedded(field: u32, content: &[u8]) -> Vec<u8> {
@@ -50,7 +50,7 @@ fn deep_descriptors_end_with_an_error() {
 fn too_many_descriptors_change_nothing() {
     let before = accepted(&[of_domain("a", vec![leaf("k", "", 1, RateLimitUnit::Day)])]);
     let empty = embedded(4, &[]);
-    let max = Options::default().xds_limits_max * DESCRIPTORS_PER_LIMIT;
+    let max = Options::default().xds_limits_max * XDS_DESCRIPTORS_PER_LIMIT;
     let wide = embedded(3, &empty.repeat(max));
     let replaces = embedded(3, &embedded(3, &embedded(5, &[]).repeat(max * 8)));
     let resources = vec![Vec::new(); max + 1];
