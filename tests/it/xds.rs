@@ -214,6 +214,37 @@ fn reloads_and_responses_happen_at_once() {
     }
 }
 
+/// The operator adds the domain to the files first, and then removes it from the server.
+#[test]
+fn a_domain_moves_from_the_server_to_a_file() {
+    let ads = Ads::start();
+    ads.set("1", one_limit(5));
+    let weir = Weir::setup()
+        .rules("f.yaml", "domain: f\n")
+        .env("WEIR__RULES__XDS__SERVER", &ads.address.to_string())
+        .env("WEIR__RULES__XDS__NODE_ID", NODE)
+        .start();
+    let client = weir.client();
+    until_limit(&client, 5);
+    assert!(ads.answer().error_detail.is_none());
+    let file = "domain: a\ndescriptors: [{ key: k, rate_limit: { unit: hour, \
+                requests_per_unit: 7 } }]\n";
+    write(&weir.rules_folder().join("a.yaml"), file);
+    let is_reloaded = || weir.metric("weir_rules_last_reload_successful", &[]) == 1;
+    until("the file is refused", || !is_reloaded());
+    let error = get(weir.admin, "/rules").json()["last_error"].to_string();
+    assert!(error.contains("the resource xds:a defines domain 'a' too"), "{error}");
+    assert_eq!(limit(&client, "k"), 5);
+    ads.set("2", Vec::new());
+    assert!(ads.answer().error_detail.is_none());
+    assert_eq!(limit(&client, "k"), 7, "the file is active before the answer");
+    assert!(is_reloaded());
+    ads.set("3", one_limit(5));
+    let error = ads.answer().error_detail.expect("a rejection").message;
+    assert!(error.contains("duplicate domain 'a' in config file: the file "), "{error}");
+    assert_eq!(limit(&client, "k"), 7);
+}
+
 #[test]
 fn sigterm_ends_a_process_with_an_open_stream() {
     let ads = Ads::start();
