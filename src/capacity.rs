@@ -3,17 +3,19 @@
 //! The parts, each with the derivation of its formulas:
 //!
 //! 1. `counters` distributes the calls over the counters of a rule.
-//! 2. `traffic` turns the calls to a counter into steps in Redis, by the mode of the rule.
-//! 3. `primaries` packs the steps of an instance into script calls to each primary.
-//! 4. `limits` compares the result with every bound, and names the setting to change.
+//! 2. `counter_steps` turns the calls to a counter into steps in Redis, by the mode of the rule.
+//! 3. `traffic` sums the steps of an instance.
+//! 4. `primaries` packs them into script calls to each primary.
+//! 5. `bounds` compares the result with every bound, and names the setting to change.
 //!
 //! `measured` has the costs. A cost that no page states is left out.
 
 use serde::Serialize;
 
+mod bounds;
+mod counter_steps;
 mod counters;
 mod inputs;
-mod limits;
 mod measured;
 mod primaries;
 mod traffic;
@@ -21,8 +23,8 @@ mod traffic;
 #[cfg(test)]
 mod tests;
 
+pub use bounds::BoundUse;
 pub use inputs::{Inputs, RuleLoad};
-pub use limits::LimitUse;
 pub use measured::Cores;
 pub use primaries::PrimaryLoad;
 
@@ -31,22 +33,22 @@ use traffic::Traffic;
 
 /// The share of a core that instances and primaries may use. The rest is for the load of a node that
 /// fails, and for what the lower bounds of [`Cores`] lack.
-pub const BUSY_MAX: f64 = 0.5;
+pub const UTILIZATION_MAX: f64 = 0.5;
 
 /// The most instances that are tried.
 const INSTANCES_MAX: u32 = 1_024;
 
 /// The load on instances and on Redis.
 #[derive(Clone, Debug, Serialize)]
-pub struct Plan {
+pub struct CapacityPlan {
     /// Instances: those of the inputs, or the needed ones.
     pub instances: u32,
     /// Primaries: those of the inputs, or the needed ones.
     pub primaries: u32,
-    /// The fewest instances that use at most [`BUSY_MAX`] of their workers; `None` if no number
+    /// The fewest instances that use at most [`UTILIZATION_MAX`] of their workers; `None` if no number
     /// suffices.
     pub instances_needed: Option<u32>,
-    /// The fewest primaries of which the busiest uses at most [`BUSY_MAX`] of a core; `None` if no
+    /// The fewest primaries of which the busiest uses at most [`UTILIZATION_MAX`] of a core; `None` if no
     /// number suffices.
     pub primaries_needed: Option<u32>,
     /// One instance.
@@ -58,7 +60,7 @@ pub struct Plan {
     /// Each rule.
     pub rules: Vec<RuleTraffic>,
     /// Every bound, the most used first.
-    pub limits: Vec<LimitUse>,
+    pub bounds: Vec<BoundUse>,
 }
 
 /// The load on one instance.
@@ -109,17 +111,17 @@ pub struct RuleTraffic {
 }
 
 /// Computes the load.
-pub fn plan(inputs: &Inputs) -> Plan {
+pub fn calculate(inputs: &Inputs) -> CapacityPlan {
     let instances_needed = instances_needed(inputs);
     let instances = inputs.instances.or(instances_needed).unwrap_or(INSTANCES_MAX);
     let traffic = Traffic::of(inputs, instances);
     let primaries_needed = primaries_needed(inputs, &traffic);
-    let count = inputs.primaries.or(primaries_needed).unwrap_or(primaries::CLUSTER_MIN);
+    let count = inputs.primaries.or(primaries_needed).unwrap_or(primaries::CLUSTER_PRIMARIES_MIN);
     let primaries = Primaries::of(inputs, &traffic, count);
     let sum = |of: fn(&PrimaryLoad) -> f64| primaries.loads.iter().map(of).sum::<f64>();
     let hottest_primary = primaries.hottest().clone();
-    let limits = limits::uses(inputs, &traffic, &primaries);
-    Plan {
+    let bounds = bounds::uses(inputs, &traffic, &primaries);
+    CapacityPlan {
         instances,
         primaries: count,
         instances_needed,
@@ -142,14 +144,14 @@ pub fn plan(inputs: &Inputs) -> Plan {
         },
         hottest_primary,
         rules: traffic.rules,
-        limits,
+        bounds,
     }
 }
 
 /// The fewest instances. All instances together never need less if there are more of them, so the
 /// search may skip the numbers that the present total rules out.
 fn instances_needed(inputs: &Inputs) -> Option<u32> {
-    let available = BUSY_MAX * f64::from(inputs.workers);
+    let available = UTILIZATION_MAX * f64::from(inputs.workers);
     let mut instances = 1;
     while instances <= INSTANCES_MAX {
         let used = Traffic::of(inputs, instances).cores(inputs.workers).low / available;
@@ -163,6 +165,7 @@ fn instances_needed(inputs: &Inputs) -> Option<u32> {
 
 /// The fewest primaries: one server, or a Cluster.
 fn primaries_needed(inputs: &Inputs, traffic: &Traffic) -> Option<u32> {
-    let mut counts = std::iter::once(1).chain(primaries::CLUSTER_MIN..=primaries::MOST);
-    counts.find(|count| primaries::hottest(inputs, traffic, *count).cores.low <= BUSY_MAX)
+    let mut counts =
+        std::iter::once(1).chain(primaries::CLUSTER_PRIMARIES_MIN..=primaries::PRIMARIES_MAX);
+    counts.find(|count| primaries::hottest(inputs, traffic, *count).cores.low <= UTILIZATION_MAX)
 }

@@ -1,10 +1,10 @@
 //! The counters of a rule, in classes of counters with nearly the same share of the calls.
 
 /// Counters with the most calls that have classes for themselves.
-const SINGLE: u64 = 64;
+const SINGLE_COUNTER_CLASSES: u64 = 64;
 
 /// The size of a further class, relative to all counters before it.
-const GROWTH: f64 = 0.25;
+const CLASS_GROWTH: f64 = 0.25;
 
 /// Some counters of a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,7 +29,8 @@ pub(super) fn classes(counters: u64, skew: f64) -> Vec<CounterClass> {
     let mut classes = Vec::new();
     let mut from = 1;
     while from <= counters {
-        let length = if from <= SINGLE { 1 } else { (from as f64 * GROWTH) as u64 };
+        let length =
+            if from <= SINGLE_COUNTER_CLASSES { 1 } else { (from as f64 * CLASS_GROWTH) as u64 };
         let to = (from + length).min(counters + 1);
         let count = (to - from) as f64;
         let share = match length {

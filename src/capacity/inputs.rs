@@ -9,11 +9,11 @@ use crate::settings::{FunctionChoice, Settings};
 
 /// The round trip to Redis if none is given: the median on Redis less that from memory, at 5 000 calls
 /// per second, in docs/performance.md.
-const ROUND_TRIP: Duration = Duration::from_micros(470);
+const ROUND_TRIP_DEFAULT: Duration = Duration::from_micros(470);
 
 /// The workers of an instance if the settings leave them to the machine: those of the machine of
 /// docs/performance.md.
-const WORKERS: u32 = 2;
+const WORKERS_DEFAULT: u32 = 2;
 
 /// The load, the deployment, the rules and the settings.
 #[derive(Clone, Debug)]
@@ -38,13 +38,13 @@ pub struct Inputs {
     /// The rules.
     pub rules: Vec<RuleLoad>,
     /// Connections of a thread to a primary.
-    pub(super) connections: u32,
+    pub(super) connections_per_thread: u32,
     /// The most steps in a script call.
-    pub(super) steps_max: f64,
+    pub(super) batch_steps_max: f64,
     /// The longest wait for a reply.
     pub(super) timeout: Duration,
     /// Whether Redis runs functions.
-    pub(super) functions: bool,
+    pub(super) uses_functions: bool,
     /// Whether full counters are denied from memory.
     pub(super) over_limit_cache: bool,
 }
@@ -71,7 +71,8 @@ impl Inputs {
     /// would serve them.
     pub fn new(calls: f64, rules: Vec<RuleLoad>, settings: &Settings) -> Inputs {
         let workers = settings.grpc.workers.map(NonZeroUsize::get);
-        let workers = workers.map_or(WORKERS, |workers| u32::try_from(workers).unwrap_or(u32::MAX));
+        let workers =
+            workers.map_or(WORKERS_DEFAULT, |workers| u32::try_from(workers).unwrap_or(u32::MAX));
         let mut inputs = Inputs {
             calls,
             descriptors: 1.0,
@@ -80,12 +81,12 @@ impl Inputs {
             instances: None,
             primaries: None,
             workers: 1,
-            round_trip: ROUND_TRIP,
+            round_trip: ROUND_TRIP_DEFAULT,
             rules,
-            connections: 1,
-            steps_max: settings.redis.max_batch_size as f64,
+            connections_per_thread: 1,
+            batch_steps_max: settings.redis.max_batch_size as f64,
             timeout: settings.store.timeout,
-            functions: settings.redis.functions == FunctionChoice::Auto,
+            uses_functions: settings.redis.functions == FunctionChoice::Auto,
             over_limit_cache: settings.store.over_limit_cache,
         };
         inputs.set_workers(workers, settings);
@@ -96,7 +97,7 @@ impl Inputs {
     pub fn set_workers(&mut self, workers: u32, settings: &Settings) {
         self.workers = workers.max(1);
         let connections = settings.redis.min_connections_per_node.div_ceil(self.workers as usize);
-        self.connections = u32::try_from(connections).unwrap_or(u32::MAX);
+        self.connections_per_thread = u32::try_from(connections).unwrap_or(u32::MAX);
     }
 
     /// Descriptors per second on one of `instances` that match a rule of weight 1.
@@ -130,7 +131,7 @@ impl RuleLoad {
     /// Steps per second to a full counter, if its denials are cached for one second: the step that is
     /// denied again and, if denied hits count, their report before it. `None` if denials are not
     /// cached: see docs/modes.md.
-    pub(super) fn probes(&self, inputs: &Inputs) -> Option<f64> {
+    pub(super) fn full_counter_steps(&self, inputs: &Inputs) -> Option<f64> {
         if !self.over_limit_cache || !inputs.over_limit_cache {
             return None;
         }

@@ -8,49 +8,51 @@ use serde::Serialize;
 
 /// CPU seconds of an instance for a call without a step in Redis: `weir from memory`, saturated, in the
 /// table of servers in docs/performance.md.
-pub(super) const CALL: f64 = 1.01e-5;
+pub(super) const INSTANCE_CALL: f64 = 1.01e-5;
 
 /// CPU seconds of an instance for a call with one step: `weir on Redis`, saturated, in the same table.
-const CALL_WITH_STEP: f64 = 1.95e-5;
+const INSTANCE_CALL_WITH_STEP: f64 = 1.95e-5;
 
 /// The same at 5 000 calls per second, at which the threads wake up for each call: "Where the time
 /// goes" in docs/performance.md.
-const WOKEN_CALL_WITH_STEP: f64 = 9.7e-5;
+const INSTANCE_CALL_WITH_STEP_AND_WAKE_UPS: f64 = 9.7e-5;
 
-/// CPU seconds of Redis for such a call, from the same section.
-const WOKEN_SCRIPT_CALL: f64 = 5.5e-5;
+/// CPU seconds of Redis for a script call of one step that wakes it up, from the same section.
+const REDIS_CALL_WITH_WAKE_UP: f64 = 5.5e-5;
 
 /// CPU seconds of Redis for one step in one EVALSHA of weir's former script, in pipelines of 16: "one
 /// EVALSHA each" in docs/performance/figures.csv.
-const FORMER_SCRIPT_CALL: f64 = 2.11e-5;
+const REDIS_FORMER_SCRIPT_CALL: f64 = 2.11e-5;
 
-/// The share of a call without any step in [`FORMER_SCRIPT_CALL`]: below the targets in
+/// The share of a call without any step in [`REDIS_FORMER_SCRIPT_CALL`]: below the targets in
 /// docs/performance.md.
-const EMPTY_CALL_SHARE: f64 = 0.8;
+const REDIS_EMPTY_CALL_SHARE: f64 = 0.8;
 
-/// CPU of Redis for a step in a separate call, in pipelines of 16, relative to one another: the last
-/// column of the table in docs/design/redis-functions.md. First the script that docs/performance.md
-/// measured.
-pub(super) const FORMER_SCRIPT: f64 = 3.6;
-/// EVALSHA of the present script.
-pub(super) const SCRIPT: f64 = 2.5;
-/// FCALL.
-pub(super) const FUNCTION: f64 = 1.9;
+/// CPU of Redis for a step in a separate call, relative to that of INCRBY with PEXPIRE: the last column
+/// of the table in docs/design/redis-functions.md. This is the script that docs/performance.md measured.
+pub(super) const FORMER_SCRIPT_RATIO: f64 = 3.6;
+/// The same by EVALSHA of the present script.
+pub(super) const SCRIPT_RATIO: f64 = 2.5;
+/// The same by FCALL.
+pub(super) const FUNCTION_RATIO: f64 = 1.9;
 
 /// CPU seconds of Redis for each step of a call.
-pub(super) const STEP: f64 = FORMER_SCRIPT_CALL * (1.0 - EMPTY_CALL_SHARE);
+pub(super) const REDIS_STEP: f64 = REDIS_FORMER_SCRIPT_CALL * (1.0 - REDIS_EMPTY_CALL_SHARE);
 
-/// CPU seconds of Redis for a call without its steps, which cost the same in each form.
-pub(super) fn call(relative: f64) -> f64 {
-    FORMER_SCRIPT_CALL * relative / FORMER_SCRIPT - STEP
+/// CPU seconds of Redis for a call without its steps, which cost the same in a script and a function.
+pub(super) fn redis_call(ratio: f64) -> f64 {
+    REDIS_FORMER_SCRIPT_CALL * ratio / FORMER_SCRIPT_RATIO - REDIS_STEP
 }
 
 /// CPU seconds that Redis needs in addition when a write wakes it up.
-pub(super) const WAKE_UP: f64 = WOKEN_SCRIPT_CALL - FORMER_SCRIPT_CALL;
+pub(super) const REDIS_WAKE_UP: f64 = REDIS_CALL_WITH_WAKE_UP - REDIS_FORMER_SCRIPT_CALL;
 
-/// CPU seconds of an instance for a step, in addition to its call: saturated, and when the threads wake
-/// up for it.
-pub(super) const INSTANCE_STEP: (f64, f64) = (CALL_WITH_STEP - CALL, WOKEN_CALL_WITH_STEP - CALL);
+/// CPU seconds of an instance for a step, in addition to its call.
+pub(super) const INSTANCE_STEP: f64 = INSTANCE_CALL_WITH_STEP - INSTANCE_CALL;
+
+/// CPU seconds of an instance in addition to [`INSTANCE_STEP`], if the threads wake up for the step.
+pub(super) const INSTANCE_WAKE_UPS: f64 =
+    INSTANCE_CALL_WITH_STEP_AND_WAKE_UPS - INSTANCE_CALL_WITH_STEP;
 
 /// Bounds of the cores in use.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]

@@ -4,17 +4,17 @@ use serde::Serialize;
 
 use super::inputs::Inputs;
 use super::measured::{self, Cores};
-use super::traffic::{Steps, Traffic, word_bytes};
+use super::traffic::{StepRates, Traffic, word_bytes};
 use crate::limit::Mode;
 use crate::store::redis::batch::ENTRY_STEPS_MAX;
 use crate::store::redis::script::Script;
 use crate::store::redis::{FLUSHERS_MAX, HASH_TAGS};
 
 /// The fewest primaries of a Cluster.
-pub(super) const CLUSTER_MIN: u32 = 3;
+pub(super) const CLUSTER_PRIMARIES_MIN: u32 = 3;
 
-/// The most primaries with counters. Counters have as many hash tags.
-pub(super) const MOST: u32 = HASH_TAGS as u32;
+/// The most primaries with counters: the counters of a hash tag are on one primary.
+pub(super) const PRIMARIES_MAX: u32 = HASH_TAGS as u32;
 
 /// Seconds between two rounds of exchanges: `MODES_PERIOD` in src/app/background.rs.
 const EXCHANGE_PERIOD: f64 = 0.01;
@@ -48,7 +48,7 @@ pub(super) struct Primaries {
 
 /// Script calls and writes per second of one connection.
 #[derive(Clone, Copy, Default)]
-struct Packed {
+struct CallRates {
     calls: f64,
     writes: f64,
 }
@@ -61,7 +61,7 @@ impl Primaries {
         let has_background = inputs.rules.iter().any(|rule| rule.mode != Mode::Exact);
         let threads = inputs.workers + u32::from(has_background);
         // Discovery has one more.
-        let of_instance = f64::from(threads) * f64::from(inputs.connections) + 1.0;
+        let of_instance = f64::from(threads) * f64::from(inputs.connections_per_thread) + 1.0;
         Primaries { loads, connections: f64::from(traffic.instances) * of_instance }
     }
 
@@ -84,10 +84,10 @@ pub(super) fn hottest(inputs: &Inputs, traffic: &Traffic, count: u32) -> Primary
 fn shares(traffic: &Traffic, count: u32) -> Vec<(f64, f64)> {
     let count = count.max(1);
     let all = f64::from(traffic.instances) * traffic.steps();
-    let hottest = if all > 0.0 { (traffic.hottest.1 / all).min(1.0) } else { 0.0 };
+    let hottest = if all > 0.0 { (traffic.hottest_counter.1 / all).min(1.0) } else { 0.0 };
     let share = |index: u32| {
-        let tags = f64::from(MOST / count + u32::from(index < MOST % count));
-        let even = (1.0 - hottest) * tags / f64::from(MOST);
+        let tags = f64::from(PRIMARIES_MAX / count + u32::from(index < PRIMARIES_MAX % count));
+        let even = (1.0 - hottest) * tags / f64::from(PRIMARIES_MAX);
         (if index == 0 { even + hottest } else { even }, if count == 1 { 1.0 } else { tags })
     };
     (0..count).map(share).collect()
@@ -96,30 +96,31 @@ fn shares(traffic: &Traffic, count: u32) -> Vec<(f64, f64)> {
 /// The load on a primary with this share. Steps of one group may share a call: those of a hash tag, or
 /// all of them without a Cluster.
 fn load(inputs: &Inputs, traffic: &Traffic, share: f64, groups: f64) -> PrimaryLoad {
-    let connections = f64::from(inputs.connections);
+    let connections = f64::from(inputs.connections_per_thread);
     let round_trip = inputs.round_trip.as_secs_f64();
-    let workers = f64::from(inputs.workers) * connections;
-    let of_worker = share * traffic.workers.sum() / workers;
+    let of_workers = f64::from(inputs.workers) * connections;
+    let rate = share * traffic.worker_steps.sum() / of_workers;
     // Busy: each flusher has one write on its way, and meanwhile the next steps arrive. Idle: a write has
     // the steps of one request.
-    let waiting = of_worker * round_trip / FLUSHERS_MAX as f64;
-    let together = waiting.max(steps_of_one_call(traffic, share));
-    let by_worker = packed(inputs, &traffic.workers, of_worker, together, groups);
-    let of_background = share * traffic.background.sum() / connections;
-    let due = (of_background * round_trip.max(EXCHANGE_PERIOD)).max(1.0);
-    let by_background = packed(inputs, &traffic.background, of_background, due, groups);
+    let waiting = rate * round_trip / FLUSHERS_MAX as f64;
+    let per_write = waiting.max(steps_of_one_call(traffic, share));
+    let by_worker = call_rates(inputs, &traffic.worker_steps, rate, per_write, groups);
+    let rate = share * traffic.background_steps.sum() / connections;
+    let per_write = (rate * round_trip.max(EXCHANGE_PERIOD)).max(1.0);
+    let by_background = call_rates(inputs, &traffic.background_steps, rate, per_write, groups);
 
     let instances = f64::from(traffic.instances);
-    let sum = |of: fn(Packed) -> f64| {
-        instances * (workers * of(by_worker) + connections * of(by_background))
+    let sum = |of: fn(CallRates) -> f64| {
+        instances * (of_workers * of(by_worker) + connections * of(by_background))
     };
-    let (calls, writes) = (sum(|packed| packed.calls), sum(|packed| packed.writes));
+    let (calls, writes) = (sum(|rates| rates.calls), sum(|rates| rates.writes));
     let steps = instances * share * traffic.steps();
-    let bytes = |of: fn(&Steps) -> f64| {
-        instances * share * (of(&traffic.workers) + of(&traffic.background))
+    let bytes = |of: fn(&StepRates) -> f64| {
+        instances * share * (of(&traffic.worker_steps) + of(&traffic.background_steps))
     };
-    let form = if inputs.functions { measured::FUNCTION } else { measured::SCRIPT };
-    let low = redis_seconds(calls, steps, form);
+    let ratio =
+        if inputs.uses_functions { measured::FUNCTION_RATIO } else { measured::SCRIPT_RATIO };
+    let low = redis_seconds(calls, steps, ratio);
     PrimaryLoad {
         share,
         steps_per_second: steps,
@@ -128,52 +129,58 @@ fn load(inputs: &Inputs, traffic: &Traffic, share: f64, groups: f64) -> PrimaryL
         request_bytes_per_second: bytes(|steps| steps.request_bytes)
             + calls * request_bytes(inputs),
         reply_bytes_per_second: bytes(|steps| steps.reply_bytes) + calls * reply_bytes(),
-        cores: Cores::new(low, writes * measured::WAKE_UP, 1.0),
+        cores: Cores::new(low, writes * measured::REDIS_WAKE_UP, 1.0),
     }
 }
 
-/// CPU seconds of Redis for calls of the `form` and their steps.
-pub(super) fn redis_seconds(calls: f64, steps: f64, form: f64) -> f64 {
-    calls * measured::call(form) + steps * measured::STEP
+/// CPU seconds of Redis for `calls` and their `steps`. `ratio` is that of a script or of a function.
+pub(super) fn redis_seconds(calls: f64, steps: f64, ratio: f64) -> f64 {
+    calls * measured::redis_call(ratio) + steps * measured::REDIS_STEP
 }
 
 /// Steps of one call of a proxy to a primary with this share, if there is at least one: of `k` steps,
 /// `k * share` go to the primary, and with the probability `1 - (1 - share)^k` at least one.
 fn steps_of_one_call(traffic: &Traffic, share: f64) -> f64 {
-    let steps = traffic.workers.sum() / traffic.calls;
+    let steps = traffic.worker_steps.sum() / traffic.calls;
     if steps <= 1.0 || share <= 0.0 {
         return 1.0;
     }
     steps * share / (1.0 - (1.0 - share).powf(steps))
 }
 
-/// The script calls for `rate` steps per second that are written `together` at a time.
+/// The script calls for `rate` steps per second of which a write has `steps_per_write`.
 ///
 /// Steps of the same script and group share a call. Of `n` steps that have a group with the probability
 /// `p` each, at least one has it with the probability `1 - (1 - p)^n`. The groups are equally likely, so
 /// the calls of a write are the sum of that over all groups and scripts. A call with too many steps is
 /// split.
-fn packed(inputs: &Inputs, steps: &Steps, rate: f64, together: f64, groups: f64) -> Packed {
+fn call_rates(
+    inputs: &Inputs,
+    steps: &StepRates,
+    rate: f64,
+    steps_per_write: f64,
+    groups: f64,
+) -> CallRates {
     if rate <= 0.0 {
-        return Packed::default();
+        return CallRates::default();
     }
     let of_script = |script: Script| {
         let share = steps.by_script[script as usize] / steps.sum();
         let max = match script {
-            Script::Entries => inputs.steps_max.min(ENTRY_STEPS_MAX as f64),
-            _ => inputs.steps_max,
+            Script::Entries => inputs.batch_steps_max.min(ENTRY_STEPS_MAX as f64),
+            _ => inputs.batch_steps_max,
         };
-        let calls = groups * (1.0 - (1.0 - share / groups).powf(together));
-        calls.max(together * share / max)
+        let calls = groups * (1.0 - (1.0 - share / groups).powf(steps_per_write));
+        calls.max(steps_per_write * share / max)
     };
-    let writes = rate / together;
+    let writes = rate / steps_per_write;
     let calls = Script::ALL.into_iter().map(of_script).sum::<f64>();
-    Packed { calls: writes * calls, writes }
+    CallRates { calls: writes * calls, writes }
 }
 
 /// Bytes of a call without its steps: `FCALL name count`, or `EVALSHA hash count`.
 fn request_bytes(inputs: &Inputs) -> f64 {
-    let (command, name) = match inputs.functions {
+    let (command, name) = match inputs.uses_functions {
         true => ("FCALL", Script::FixedWindow.function()),
         false => ("EVALSHA", Script::FixedWindow.sha1()),
     };

@@ -22,9 +22,9 @@ fn inputs(calls: f64, rate_limit: &str, counters: u64) -> Inputs {
     Inputs::new(calls, loads, &Settings::default())
 }
 
-fn on(inputs: &Inputs, instances: u32, primaries: u32) -> Plan {
+fn on(inputs: &Inputs, instances: u32, primaries: u32) -> CapacityPlan {
     let (instances, primaries) = (Some(instances), Some(primaries));
-    plan(&Inputs { instances, primaries, ..inputs.clone() })
+    calculate(&Inputs { instances, primaries, ..inputs.clone() })
 }
 
 /// Whether the numbers differ by rounding only.
@@ -64,7 +64,7 @@ proptest! {
             let inputs = Inputs { skew, ..inputs(calls, rate_limit, keys) };
             let less = on(&inputs, instances, primaries);
             let more = on(&Inputs { calls: 1.5 * calls, ..inputs }, instances, primaries);
-            let grows = |of: fn(&Plan) -> f64| of(&less) <= of(&more) * (1.0 + 1e-9);
+            let grows = |of: fn(&CapacityPlan) -> f64| of(&less) <= of(&more) * (1.0 + 1e-9);
             prop_assert!(grows(|plan| plan.redis.steps_per_second));
             prop_assert!(grows(|plan| plan.redis.request_bytes_per_second));
             prop_assert!(grows(|plan| plan.instance.cores.low));
@@ -82,7 +82,7 @@ proptest! {
         let [exact, leased] = [&exact, LEASED].map(|rate_limit| {
             on(&Inputs { skew, denied, ..inputs(calls, rate_limit, keys) }, instances, primaries)
         });
-        let calls = |plan: &Plan| plan.redis.script_calls_per_second;
+        let calls = |plan: &CapacityPlan| plan.redis.script_calls_per_second;
         prop_assert!(calls(&leased) <= calls(&exact) * (1.0 + 1e-9), "{:?}\n{:?}", leased, exact);
     }
 }
@@ -127,12 +127,12 @@ fn one_counter_needs_another_mode() {
     let one = |rate_limit: &str| on(&inputs(3e5, rate_limit, 1), 64, 48);
     let exact = one(EXACT);
     assert_eq!(exact.primaries_needed, None, "more primaries do not help");
-    let first = &exact.limits[0];
+    let first = &exact.bounds[0];
     assert_eq!(first.what, "CPU of the primary of one counter");
     assert!(first.used > 1.0 && first.change.contains("`mode: leased` for k"), "{first:?}");
     let leased = one(LEASED);
     assert_eq!(leased.primaries_needed, Some(1));
-    assert!(leased.limits.iter().all(|limit| limit.what != first.what || limit.used < 0.01));
+    assert!(leased.bounds.iter().all(|bound| bound.what != first.what || bound.used < 0.01));
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn busy_connections_send_batches() {
 fn tables_that_are_full_leave_the_rest_to_redis() {
     let many = inputs(1e6, LEASED, 200_000);
     let plan = on(&many, 1, 3);
-    let pools = plan.limits.iter().find(|limit| limit.what == "credit pools").expect("a limit");
+    let pools = plan.bounds.iter().find(|bound| bound.what == "credit pools").expect("a bound");
     assert!(pools.used > 3.0, "{pools:?}");
     // Two thirds of the counters have no pool, and a step per call.
     let share = plan.redis.steps_per_second / 1e6;

@@ -8,7 +8,9 @@ use clap::Args;
 
 use super::rule_source::RuleSource;
 use super::{RuleOptionArgs, exit};
-use crate::capacity::{BUSY_MAX, Cores, Inputs, Plan, RuleLoad, RuleTraffic, plan};
+use crate::capacity::{
+    CapacityPlan, Cores, Inputs, RuleLoad, RuleTraffic, UTILIZATION_MAX, calculate,
+};
 use crate::duration::{self, Style};
 use crate::rules::RuleSet;
 
@@ -99,7 +101,7 @@ pub(super) fn run(args: &PlanArgs) -> anyhow::Result<u8> {
     if let Some(round_trip) = args.round_trip {
         inputs.round_trip = round_trip;
     }
-    let plan = plan(&inputs);
+    let plan = calculate(&inputs);
     let mut out = io::stdout().lock();
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?,
@@ -139,8 +141,8 @@ fn chosen(rules: &RuleSet, chosen: &[String], keys: u64) -> anyhow::Result<Vec<R
 }
 
 /// Prints the plan as text.
-fn write(out: &mut impl Write, plan: &Plan, workers: u32) -> io::Result<()> {
-    let Plan { instance, redis, hottest_primary, .. } = plan;
+fn write(out: &mut impl Write, plan: &CapacityPlan, workers: u32) -> io::Result<()> {
+    let CapacityPlan { instance, redis, hottest_primary, .. } = plan;
     writeln!(
         out,
         "instances    {}, with {workers} workers each; needed: {}",
@@ -197,10 +199,10 @@ fn write(out: &mut impl Write, plan: &Plan, workers: u32) -> io::Result<()> {
             figure(of_one)
         )?;
     }
-    for (index, limit) in plan.limits.iter().enumerate() {
-        if index == 0 || limit.used >= BUSY_MAX {
-            let used = figure(100.0 * limit.used);
-            writeln!(out, "limit        {used} % of {}; change: {}", limit.what, limit.change)?;
+    for (index, bound) in plan.bounds.iter().enumerate() {
+        if index == 0 || bound.used >= UTILIZATION_MAX {
+            let used = figure(100.0 * bound.used);
+            writeln!(out, "bound        {used} % of {}; change: {}", bound.what, bound.change)?;
         }
     }
     Ok(())

@@ -50,7 +50,7 @@ fn json_has_every_part_of_the_plan() {
         ("/redis", &["request_bytes_per_second", "reply_bytes_per_second", "counters_max"]),
         ("/hottest_primary", &["share", "steps_per_script_call", "script_calls_per_second"]),
         ("/hottest_primary/cores", &["low", "high"]),
-        ("/limits/0", &["used"]),
+        ("/bounds/0", &["used"]),
     ];
     for (part, fields) in parts {
         let part = plan.pointer(part).unwrap_or_else(|| panic!("no {part}: {plan}"));
@@ -91,11 +91,11 @@ fn the_settings_give_rules_and_workers() {
 }
 
 #[test]
-fn the_text_names_the_first_limit() {
+fn the_text_names_the_first_bound() {
     let args = ["--rules", "rules.yaml", "--rps", "2000000", "--keys", "1", "--rule", "per-user"];
     let run = plan(&args);
     assert_eq!(run.code, Some(0), "{run:?}");
-    for part in ["needed: no number suffices", "limit", "`mode: leased` for per-user"] {
+    for part in ["needed: no number suffices", "bound  ", "`mode: leased` for per-user"] {
         assert!(run.stdout.contains(part), "no {part} in:\n{}", run.stdout);
     }
 }

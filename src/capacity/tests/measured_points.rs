@@ -1,7 +1,7 @@
 //! The model beside measurements that its costs do not come from.
 
 use super::*;
-use crate::capacity::measured::FORMER_SCRIPT;
+use crate::capacity::measured::FORMER_SCRIPT_RATIO;
 use crate::capacity::primaries::redis_seconds;
 
 /// The bound of a prediction divided by its measurement, and of the inverse.
@@ -55,19 +55,27 @@ fn figure(name: &str) -> f64 {
 fn redis_cpu_matches_the_saturated_service() {
     let calls = figure("saturated: calls per second: Redis");
     let hottest = on(&inputs(calls, EXACT, 100_000), 1, 1).hottest_primary;
-    let seconds =
-        redis_seconds(hottest.script_calls_per_second, hottest.steps_per_second, FORMER_SCRIPT);
+    let seconds = redis_seconds(
+        hottest.script_calls_per_second,
+        hottest.steps_per_second,
+        FORMER_SCRIPT_RATIO,
+    );
     let predicted = seconds / hottest.steps_per_second * 1e6;
     check("Redis CPU, us per decision", predicted, figure("saturated: Redis CPU s per million"));
 }
 
-/// The costs are those of the pages that they name.
+/// The costs are those of the pages that they name, rounded to three digits.
 #[test]
 fn measured_costs_match_their_sources() {
-    use crate::capacity::measured::{CALL, INSTANCE_STEP, STEP, call};
+    use crate::capacity::measured::{INSTANCE_CALL, INSTANCE_STEP, REDIS_STEP, redis_call};
     let per_call = |name: &str| figure(&format!("saturated: CPU s per 100 000: {name}")) / 1e5;
-    check("memory", CALL, per_call("memory"));
-    check("Redis", CALL + INSTANCE_STEP.0, per_call("Redis"));
-    let one = figure("one EVALSHA each: Redis CPU s per million") / 1e6;
-    check("one EVALSHA each", call(FORMER_SCRIPT) + STEP, one);
+    let one_evalsha = figure("one EVALSHA each: Redis CPU s per million") / 1e6;
+    for (what, cost, source) in [
+        ("memory", INSTANCE_CALL, per_call("memory")),
+        ("Redis", INSTANCE_CALL + INSTANCE_STEP, per_call("Redis")),
+        ("one EVALSHA each", redis_call(FORMER_SCRIPT_RATIO) + REDIS_STEP, one_evalsha),
+    ] {
+        let is_rounded = (cost / source - 1.0).abs() < 0.005;
+        assert!(is_rounded, "{what}: {cost:e} of measured.rs is {source:e} in figures.csv");
+    }
 }

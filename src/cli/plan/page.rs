@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::figure;
-use crate::capacity::{Inputs, RuleLoad, plan};
+use crate::capacity::{Inputs, RuleLoad, calculate};
 use crate::rules::{Options, SourceFile, compile};
 use crate::settings::Settings;
 
@@ -17,7 +17,7 @@ const END: &str = "<!-- End of the generated part. -->\n";
 
 const HEAD: &str = "\
 | calls/s | instances | primaries | connections to a primary | exact: script calls/s, cores | \
-leased: script calls/s, cores | synced: script calls/s, cores | first limit of exact |
+leased: script calls/s, cores | synced: script calls/s, cores | first bound of exact |
 | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 
@@ -33,7 +33,7 @@ fn json(mode: &str, calls: f64, instances: u32, primaries: u32) -> Value {
     let mut inputs = Inputs::new(calls, loads, &Settings::default());
     inputs.skew = 1.0;
     (inputs.instances, inputs.primaries) = (Some(instances), Some(primaries));
-    serde_json::to_value(plan(&inputs)).expect("JSON")
+    serde_json::to_value(calculate(&inputs)).expect("JSON")
 }
 
 fn number(value: &Value) -> f64 {
@@ -54,9 +54,9 @@ fn table() -> String {
                 format!("{calls}, {}", figure(number(&hottest["cores"]["low"])))
             };
             let connections = number(&exact["redis"]["connections_per_primary"]);
-            let limit = &exact["limits"][0];
-            let what = limit["what"].as_str().expect("a name");
-            let used = figure(100.0 * number(&limit["used"]));
+            let bound = &exact["bounds"][0];
+            let what = bound["what"].as_str().expect("a name");
+            let used = figure(100.0 * number(&bound["used"]));
             let cells = [&exact, &leased, &synced].map(cell).join(" | ");
             let load = format!("{} | {instances} | {primaries}", figure(calls));
             writeln!(table, "| {load} | {connections} | {cells} | {what}: {used} % |")

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fixture::{Instance, network, within};
-use crate::capacity::{Inputs, RuleLoad, plan};
+use crate::capacity::{Inputs, RuleLoad, calculate};
 use crate::key::CounterKey;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::rules::{Options, SourceFile, compile};
@@ -91,7 +91,7 @@ async fn the_calls_are_those_of_the_capacity_model() {
         let loads = rules.rules().iter().filter_map(|rule| RuleLoad::of(rule, 1)).collect();
         let mut inputs = Inputs::new(3.0 * rate as f64, loads, &Settings::default());
         (inputs.instances, inputs.primaries) = (Some(3), Some(1));
-        let predicted = 60.0 * plan(&inputs).redis.script_calls_per_second;
+        let predicted = 60.0 * calculate(&inputs).redis.script_calls_per_second;
         let cost = steady(&limit(algorithm, 1_000_000, 60), rate, 60, 1).await;
         let factor = cost.calls as f64 / predicted;
         println!("{algorithm:?}, {rate}/s to each of 3 instances: {predicted} and {cost:?}");

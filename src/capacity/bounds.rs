@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::BUSY_MAX;
+use super::UTILIZATION_MAX;
 use super::inputs::Inputs;
-use super::primaries::{MOST, Primaries};
+use super::primaries::{PRIMARIES_MAX, Primaries};
 use super::traffic::Traffic;
 use crate::limit::Mode;
 use crate::modes::{CREDIT_POOLS_MAX, DENIALS_MAX, REPLICAS_MAX};
@@ -15,7 +15,7 @@ const REDIS_CLIENTS_MAX: f64 = 10_000.0;
 
 /// The use of a bound.
 #[derive(Clone, Debug, Serialize)]
-pub struct LimitUse {
+pub struct BoundUse {
     /// What is bounded.
     pub what: &'static str,
     /// The use; 1 is the bound.
@@ -25,8 +25,8 @@ pub struct LimitUse {
 }
 
 /// The bounds, the most used first. Those that do not depend on the load are left out while less than
-/// [`BUSY_MAX`] of them is used.
-pub(super) fn uses(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) -> Vec<LimitUse> {
+/// [`UTILIZATION_MAX`] of them is used.
+pub(super) fn uses(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) -> Vec<BoundUse> {
     let hottest = primaries.hottest();
     let round_trip = inputs.round_trip.as_secs_f64();
     let in_flight = hottest.steps_per_second / f64::from(traffic.instances) * round_trip;
@@ -71,14 +71,14 @@ pub(super) fn uses(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) ->
         ),
         (
             "hash tags",
-            primaries.loads.len() as f64 / f64::from(MOST),
+            primaries.loads.len() as f64 / f64::from(PRIMARIES_MAX),
             "no more primaries: the others have no counters",
         ),
     ];
-    let fixed = fixed.into_iter().filter(|(_, used, _)| *used >= BUSY_MAX);
+    let fixed = fixed.into_iter().filter(|(_, used, _)| *used >= UTILIZATION_MAX);
     let all = by_load.into_iter().chain(fixed);
-    let mut uses: Vec<LimitUse> = all
-        .map(|(what, used, change)| LimitUse { what, used, change: change.to_owned() })
+    let mut uses: Vec<BoundUse> = all
+        .map(|(what, used, change)| BoundUse { what, used, change: change.to_owned() })
         .collect();
     uses.push(hottest_primary(inputs, traffic, primaries));
     uses.sort_by(|a, b| b.used.total_cmp(&a.used));
@@ -86,14 +86,14 @@ pub(super) fn uses(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) ->
 }
 
 /// The use of the hottest primary. If one counter causes most of it, more primaries do not help.
-fn hottest_primary(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) -> LimitUse {
+fn hottest_primary(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) -> BoundUse {
     let hottest = primaries.hottest();
     let used = hottest.cores.low;
-    let (rule, steps) = traffic.hottest;
+    let (rule, steps) = traffic.hottest_counter;
     if steps <= hottest.steps_per_second / 2.0 {
         let what = "CPU of the hottest primary";
         let change = "more primaries, or `mode: leased` for rules with busy counters".to_owned();
-        return LimitUse { what, used, change };
+        return BoundUse { what, used, change };
     }
     let rule = &inputs.rules[rule];
     let change = match rule.mode {
@@ -102,5 +102,5 @@ fn hottest_primary(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) ->
             format!("more counters for {}; more primaries do not help", rule.name)
         }
     };
-    LimitUse { what: "CPU of the primary of one counter", used, change }
+    BoundUse { what: "CPU of the primary of one counter", used, change }
 }
