@@ -37,7 +37,7 @@ pub(crate) use leased::{
 };
 pub(crate) use over_limit_cache::DENIALS_MAX;
 pub use synced::SyncedMetrics;
-pub(crate) use synced::{IDLE_MAX as REPLICA_IDLE_MAX, REPLICAS_MAX};
+pub(crate) use synced::{REPLICA_IDLE_MAX, REPLICAS_MAX};
 
 use exact::ExactMode;
 use leased::LeasedMode;

@@ -38,8 +38,8 @@ mod spans;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use demand::{LOW_SHIFT, PERIOD as DRAW_AHEAD, STALE as RATE_STALE};
-pub(crate) use hot_keys::HOT as POOL_GAP_MAX;
+pub(crate) use demand::{DRAW_AHEAD, LOW_SHIFT, RATE_STALE};
+pub(crate) use hot_keys::POOL_GAP_MAX;
 pub(crate) use leased_limit::{DRAINED_MAX, FILL_TIME_MIN};
 pub use metrics::LeasedMetrics;
 

@@ -67,7 +67,7 @@ const RETRY_DELAY: Micros = Micros::SECOND;
 
 /// The time without requests after which a replica is removed, unless two intervals are shorter. A
 /// replica is only removed once the store has all its hits.
-pub(crate) const IDLE_MAX: Micros = Micros::from_secs(10);
+pub(crate) const REPLICA_IDLE_MAX: Micros = Micros::from_secs(10);
 
 /// The mode of synced rules.
 pub struct SyncedMode<S> {
@@ -213,7 +213,7 @@ impl<S: SharedStore> SyncedMode<S> {
                 let at = now.unwrap_or_else(|_| replica.now(local));
                 if call_number == 0
                     && replica.is_stored(at)
-                    && (closing || replica.is_idle(local, IDLE_MAX))
+                    && (closing || replica.is_idle(local, REPLICA_IDLE_MAX))
                 {
                     shard.remove(&key);
                     return None;

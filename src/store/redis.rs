@@ -44,7 +44,7 @@ mod topology;
 pub use self::config::RedisConfigError;
 pub(crate) use batcher::FLUSHERS_MAX;
 pub use metrics::NodeSnapshot;
-pub(crate) use name::{HASH_TAGS, LENGTH as NAME_BYTES};
+pub(crate) use name::{HASH_TAGS, NAME_BYTES};
 
 use self::config::RedisConfig;
 use name::{CounterName, hash_slot};

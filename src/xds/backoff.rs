@@ -51,7 +51,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn each_pause_is_in_its_half_open_range(
+        fn each_pause_is_in_the_upper_half_of_its_bound(
             (initial, max) in (1_u64..100_000, 1_u64..1_000_000),
             attempts in prop::collection::vec((any::<u64>(), prop::bool::weighted(0.1)), 1..100),
         ) {

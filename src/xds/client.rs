@@ -25,14 +25,14 @@ mod response_codec;
 mod stream;
 mod updates;
 
-use stream::{Ended, Server};
+use stream::{EndedStream, Server};
 use updates::Updates;
 
 /// Time without any rules on an open stream after which the log has a line, in connect timeouts.
 const SILENT_TIMEOUTS: u32 = 3;
 
 /// Interval of reading the files of TLS again while a stream is open.
-const READ_CERTIFICATES: Duration = Duration::from_secs(60);
+const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The running client. It stops when this value is dropped.
 #[derive(Debug)]
@@ -61,18 +61,18 @@ pub fn start(
     let status = Arc::new(XdsStatus::default());
     server.read_certificates(&status);
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let stamps = settings.cache_file.as_ref().map(|path| {
+    let cache_updates = settings.cache_file.as_ref().map(|path| {
         let address = settings.server.as_deref().unwrap_or_default();
         let cache = Cache::new(path, address, &settings.node_id, settings.max_message_bytes);
         cached_rules::apply(&cache, &*rules, &status);
-        let (stamps, seen) = watch::channel(None);
+        let (cache_updates, seen) = watch::channel(None);
         runtime.spawn(cached_rules::keep(cache, rules.clone(), status.clone(), seen));
-        stamps
+        cache_updates
     });
     let client_loop = ClientLoop {
         server,
         session: XdsSession::default(),
-        updates: Updates::new(rules, status.clone(), clock, stamps),
+        updates: Updates::new(rules, status.clone(), clock, cache_updates),
         status: status.clone(),
         backoff: Backoff::new(settings.backoff_initial, settings.backoff_max),
         silence: settings.connect_timeout.saturating_mul(SILENT_TIMEOUTS),
@@ -120,7 +120,7 @@ impl ClientLoop {
     /// Runs one stream after the other, without end.
     async fn run(mut self) {
         loop {
-            let Ended { reason, error, delivered } = self.stream().await;
+            let EndedStream { reason, error, delivered } = self.stream().await;
             self.status.ended(reason);
             if delivered {
                 self.backoff.reset();
@@ -135,7 +135,7 @@ impl ClientLoop {
     }
 
     /// Runs one stream to its end.
-    async fn stream(&mut self) -> Ended {
+    async fn stream(&mut self) -> EndedStream {
         let ClientLoop {
             server, session, updates, status, silence, is_silence_logged, log, ..
         } = self;
@@ -158,7 +158,7 @@ impl ClientLoop {
                         tracing::warn!("xDS server is silent: check rules.xds.node_id");
                     }
                 }
-                () = sleep(READ_CERTIFICATES) => server.read_certificates(status),
+                () = sleep(CERTIFICATES_INTERVAL) => server.read_certificates(status),
             }
         }
     }

@@ -46,7 +46,7 @@ pub(super) struct Connector {
     /// Timeout of all addresses.
     pub(super) timeout: Duration,
     /// Notified once the server has sent something, apart from the handshake of TLS.
-    pub(super) heard: Arc<Notify>,
+    pub(super) responded: Arc<Notify>,
 }
 
 impl Connector {
@@ -58,7 +58,7 @@ impl Connector {
         let open = |address| self.connect_to(address);
         let connection = first_of(&addresses, self.timeout, open).await?;
         let connection: Box<dyn XdsConnection> =
-            Box::new(FirstBytes::new(connection, self.heard.clone()));
+            Box::new(FirstBytes::new(connection, self.responded.clone()));
         Ok(TokioIo::new(connection))
     }
 
@@ -157,15 +157,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_received_bytes_count_as_an_answer() {
-        let heard = Arc::new(Notify::new());
+        let responded = Arc::new(Notify::new());
         let (near, mut far) = duplex(64);
-        let mut near = FirstBytes::new(near, heard.clone());
+        let mut near = FirstBytes::new(near, responded.clone());
         near.write_all(b"preface").await.unwrap();
         let silent = timeout(SECOND, near.read_u8()).await;
         assert!(silent.is_err());
-        assert!(timeout(SECOND, heard.notified()).await.is_err());
+        assert!(timeout(SECOND, responded.notified()).await.is_err());
         far.write_u8(7).await.unwrap();
         assert_eq!(near.read_u8().await.unwrap(), 7);
-        assert!(timeout(SECOND, heard.notified()).await.is_ok());
+        assert!(timeout(SECOND, responded.notified()).await.is_ok());
     }
 }

@@ -76,7 +76,7 @@ impl XdsCredentials {
     }
 
     /// When weir's certificate of the last valid files expires, in seconds since 1970; 0 without one.
-    pub(super) fn certificate_ends(&self) -> u64 {
+    pub(super) fn certificate_expiry(&self) -> u64 {
         self.files.current().ends
     }
 }
@@ -135,7 +135,7 @@ mod tests {
         let shown = || {
             credentials.reload();
             // rcgen's certificates expire in the year 4096.
-            assert!(credentials.certificate_ends() > 60_000_000_000);
+            assert!(credentials.certificate_expiry() > 60_000_000_000);
             let (connector, name) = credentials.connector();
             assert_eq!(name.to_str(), "envoy-gateway");
             let own = connector.config().client_auth_cert_resolver.resolve(&[], &[]);

@@ -5,8 +5,8 @@
 //! its versions from the same number, so a version of an earlier stream means nothing.
 //!
 //! A server answers a rejection (NACK) with the same content at once. So rejected content that comes again
-//! is held, for [`HOLDS`]. New content is applied at once. After five rejections in a row, only its answer
-//! is delayed. A server sends no other content before it has the answer, so the holds are short.
+//! is held, for [`HOLDS`]. New content is applied at once. After five rejections in a row, the rejection of
+//! new content is held too. A server sends no other content before it has an answer, so the holds are short.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ pub(super) struct Answer {
 
 /// Content that was applied.
 #[derive(Clone, Copy, Debug)]
-struct Applied {
+struct AppliedContent {
     content: u64,
     is_accepted: bool,
 }
@@ -75,12 +75,12 @@ struct Applied {
 pub(super) struct XdsSession {
     /// The version and the content of the last accepted response of this stream.
     accepted: Option<(String, u64)>,
-    /// The response that is to be answered.
-    open: Option<XdsResponse>,
+    /// The response that has no answer yet.
+    unanswered: Option<XdsResponse>,
     /// The last applied content. Other streams count too.
-    last: Option<Applied>,
+    last_applied: Option<AppliedContent>,
     /// How often that content has come again, if it was rejected.
-    repeated: usize,
+    repeats: usize,
     /// Rejections since the last accepted response.
     rejections: u32,
 }
@@ -89,7 +89,7 @@ impl XdsSession {
     /// A new stream has opened: its first request.
     pub(super) fn opened(&mut self) -> XdsRequest {
         self.accepted = None;
-        self.open = None;
+        self.unanswered = None;
         XdsRequest::default()
     }
 
@@ -98,15 +98,15 @@ impl XdsSession {
         let is_active = self.accepted.as_ref().is_some_and(|(version, content)| {
             *version == response.version && *content == response.content
         });
-        let rejected = self.last.filter(|last| !last.is_accepted).map(|last| last.content);
+        let rejected = self.last_applied.filter(|last| !last.is_accepted).map(|last| last.content);
         if is_active && rejected.is_none() {
             let (version, nonce) = (response.version, response.nonce);
             return XdsAction::Answer(XdsRequest { version, nonce, error: None });
         }
         let is_repeated = rejected == Some(response.content);
-        self.repeated = if is_repeated { self.repeated + 1 } else { 0 };
-        self.open = Some(response);
-        match self.repeated {
+        self.repeats = if is_repeated { self.repeats + 1 } else { 0 };
+        self.unanswered = Some(response);
+        match self.repeats {
             0 => XdsAction::Apply,
             times => XdsAction::Hold(HOLDS[(times - 1).min(HOLDS.len() - 1)]),
         }
@@ -114,26 +114,26 @@ impl XdsSession {
 
     /// Whether the response to be answered has other content than the one applied before it.
     pub(super) fn is_new(&self) -> bool {
-        let content = self.open.as_ref().map(|open| open.content);
-        content != self.last.map(|last| last.content)
+        let content = self.unanswered.as_ref().map(|response| response.content);
+        content != self.last_applied.map(|last| last.content)
     }
 
     /// The resources were applied; `reasons` are those against them, none if they are accepted. Returns
     /// the answer; `None` without a response to be answered.
     pub(super) fn applied(&mut self, reasons: &[String]) -> Option<Answer> {
-        let XdsResponse { version, nonce, content } = self.open.take()?;
+        let XdsResponse { version, nonce, content } = self.unanswered.take()?;
         let is_accepted = reasons.is_empty();
-        self.last = Some(Applied { content, is_accepted });
+        self.last_applied = Some(AppliedContent { content, is_accepted });
         if is_accepted {
             self.accepted = Some((version.clone(), content));
-            (self.repeated, self.rejections) = (0, 0);
+            (self.repeats, self.rejections) = (0, 0);
             return Some(Answer {
                 request: XdsRequest { version, nonce, error: None },
                 hold: None,
             });
         }
         // Repeated content was held before it was applied.
-        let is_held = self.repeated == 0 && self.rejections >= REJECTIONS_WITHOUT_HOLD;
+        let is_held = self.repeats == 0 && self.rejections >= REJECTIONS_WITHOUT_HOLD;
         self.rejections = self.rejections.saturating_add(1);
         let version = self.accepted.as_ref().map(|(version, _)| version.clone());
         let error = Some(reasons.join("\n"));
@@ -158,7 +158,7 @@ mod tests {
         XdsRequest { version: version.to_owned(), nonce: nonce.to_owned(), error }
     }
 
-    /// The answer to the open response, which is accepted.
+    /// The answer to the unanswered response, which is accepted.
     fn answer(session: &mut XdsSession) -> Option<XdsRequest> {
         session.applied(&[]).map(|answer| answer.request)
     }

@@ -13,7 +13,7 @@ use crate::time::Micros;
 pub struct XdsStatus {
     connected: AtomicBool,
     /// [`FirstRules`] as a number.
-    first: AtomicU8,
+    first_rules: AtomicU8,
     from_cache: AtomicBool,
     last_rejected: AtomicBool,
     /// When the server last sent rules, in microseconds; 0 before that.
@@ -24,11 +24,11 @@ pub struct XdsStatus {
     /// Whether the active rules are still to be written into the cache.
     cache_outdated: AtomicBool,
     /// When weir's certificate expires, in seconds since the epoch; 0 without one.
-    certificate_ends: AtomicU64,
+    certificate_expiry: AtomicU64,
     accepted: AtomicU64,
     rejected: AtomicU64,
     nacks: AtomicU64,
-    ends: [AtomicU64; StreamEnd::ALL.len()],
+    stream_ends: [AtomicU64; StreamEnd::ALL.len()],
 }
 
 /// Whether there have been rules yet.
@@ -76,7 +76,7 @@ impl XdsStatus {
 
     /// Whether there have been rules yet.
     pub fn first_rules(&self) -> FirstRules {
-        match self.first.load(Ordering::Acquire) {
+        match self.first_rules.load(Ordering::Acquire) {
             0 => FirstRules::Missing,
             1 => FirstRules::Rejected,
             _ => FirstRules::Accepted,
@@ -116,8 +116,8 @@ impl XdsStatus {
     }
 
     /// When weir's certificate expires, in seconds since the epoch; 0 without one.
-    pub fn certificate_ends(&self) -> u64 {
-        self.certificate_ends.load(Ordering::Relaxed)
+    pub fn certificate_expiry(&self) -> u64 {
+        self.certificate_expiry.load(Ordering::Relaxed)
     }
 
     /// Accepted and rejected updates. Content that comes again is not counted.
@@ -131,8 +131,8 @@ impl XdsStatus {
     }
 
     /// Ended streams, and attempts to connect that failed.
-    pub fn ends(&self, end: StreamEnd) -> u64 {
-        self.ends[end as usize].load(Ordering::Relaxed)
+    pub fn stream_ends(&self, end: StreamEnd) -> u64 {
+        self.stream_ends[end as usize].load(Ordering::Relaxed)
     }
 
     pub(super) fn set_connected(&self, connected: bool) {
@@ -143,8 +143,8 @@ impl XdsStatus {
         self.cache_outdated.store(!current, Ordering::Relaxed);
     }
 
-    pub(super) fn set_certificate_ends(&self, seconds: u64) {
-        self.certificate_ends.store(seconds, Ordering::Relaxed);
+    pub(super) fn set_certificate_expiry(&self, seconds: u64) {
+        self.certificate_expiry.store(seconds, Ordering::Relaxed);
     }
 
     /// The cache, which was written at `written`, was applied. Some of its parts may not fit to the rule
@@ -153,7 +153,7 @@ impl XdsStatus {
         self.from_cache.store(true, Ordering::Relaxed);
         self.set_version(version, written);
         self.set_parts(outcome);
-        self.first.store(if outcome.reasons.is_empty() { 2 } else { 1 }, Ordering::Release);
+        self.first_rules.store(if outcome.reasons.is_empty() { 2 } else { 1 }, Ordering::Release);
     }
 
     /// A response was applied, at least in part. `is_new` means that its content differs from that of
@@ -164,7 +164,7 @@ impl XdsStatus {
             self.accepted.fetch_add(u64::from(is_new), Ordering::Relaxed);
             self.last_rejected.store(false, Ordering::Relaxed);
             self.confirmed(version, now);
-            self.first.store(2, Ordering::Release);
+            self.first_rules.store(2, Ordering::Release);
         } else {
             self.confirmed(version, now);
             self.rejected(is_new);
@@ -182,7 +182,7 @@ impl XdsStatus {
         self.rejected.fetch_add(u64::from(is_new), Ordering::Relaxed);
         self.last_rejected.store(true, Ordering::Relaxed);
         // Rules that were accepted before stay.
-        let _ = self.first.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.first_rules.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// A rejection is about to be sent.
@@ -192,7 +192,7 @@ impl XdsStatus {
 
     pub(super) fn ended(&self, end: StreamEnd) {
         self.connected.store(false, Ordering::Relaxed);
-        self.ends[end as usize].fetch_add(1, Ordering::Relaxed);
+        self.stream_ends[end as usize].fetch_add(1, Ordering::Relaxed);
     }
 
     fn set_version(&self, version: &str, at: Micros) {
@@ -281,7 +281,7 @@ mod tests {
                 status.ended(end);
             }
             assert!(!status.is_connected());
-            assert_eq!(status.ends(end), index as u64 + 1, "{}", end.name());
+            assert_eq!(status.stream_ends(end), index as u64 + 1, "{}", end.name());
         }
     }
 }

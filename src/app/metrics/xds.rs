@@ -48,7 +48,7 @@ pub(super) fn expose(status: &XdsStatus, now: Micros, page: &mut Exposition) {
     let help = "When the certificate for the xDS server expires, in seconds since the epoch; 0 \
                 without one.";
     page.gauge("weir_xds_tls_certificate_expiry_timestamp_seconds", help)
-        .single(status.certificate_ends());
+        .single(status.certificate_expiry());
     let (accepted, rejected) = status.updates();
     let help =
         "Updates of the xDS server, by result. A response with equal content is not counted.";
@@ -60,6 +60,6 @@ pub(super) fn expose(status: &XdsStatus, now: Micros, page: &mut Exposition) {
     let help = "Ended streams and failed connection attempts to the xDS server, by reason.";
     let family = page.counter("weir_xds_stream_ends_total", help);
     for end in StreamEnd::ALL {
-        family.sample(&[("reason", end.name())], status.ends(end));
+        family.sample(&[("reason", end.name())], status.stream_ends(end));
     }
 }

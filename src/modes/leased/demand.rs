@@ -4,13 +4,13 @@
 use crate::time::Micros;
 
 /// The time that the credits of a refill should last.
-pub(crate) const PERIOD: Micros = Micros::from_secs(2);
+pub(crate) const DRAW_AHEAD: Micros = Micros::from_secs(2);
 
 /// The shortest interval from which a rate is computed.
 const RATE_INTERVAL_MIN: Micros = Micros::from_millis(500);
 
 /// The age at which a rate is discarded.
-pub(crate) const STALE: Micros = Micros::from_secs(4);
+pub(crate) const RATE_STALE: Micros = Micros::from_secs(4);
 
 /// The share of the wanted credits at which the next refill starts, as a shift: an eighth.
 pub(crate) const LOW_SHIFT: u32 = 3;
@@ -44,18 +44,18 @@ impl Demand {
         }
         let sample = u128::from(self.spent) * 1_000_000_000 / u128::from(length.0);
         let sample = u64::try_from(sample).unwrap_or(u64::MAX);
-        let old = if length >= STALE || self.rate == 0 { sample } else { self.rate };
+        let old = if length >= RATE_STALE || self.rate == 0 { sample } else { self.rate };
         self.rate = (old >> 1) + (sample >> 1) + (old & sample & 1);
         (self.since, self.spent) = (now, 0);
     }
 
-    /// Credits wanted for the next `span`, or for [`PERIOD`] if that is shorter.
+    /// Credits wanted for the next `span`, or for [`DRAW_AHEAD`] if that is shorter.
     ///
     /// For a new counter the rate is unknown, and for one that is suddenly more than twice as busy
     /// it is too low. Both want twice the credits spent in this interval, so the drawn credits triple
     /// with each refill.
     pub(super) fn want(&self, span: Micros) -> u64 {
-        let lasting = self.within(span.min(PERIOD));
+        let lasting = self.within(span.min(DRAW_AHEAD));
         let usual = u128::from(self.rate) * u128::from(RATE_INTERVAL_MIN.0);
         if u128::from(self.spent) * 1_000_000_000 < 2 * usual {
             return lasting;
@@ -120,10 +120,10 @@ mod tests {
     fn a_cold_counter_grows_threefold() {
         let start = Micros::from_secs(1_000);
         let mut demand = Demand::new(start);
-        assert_eq!(demand.want(PERIOD), 0);
+        assert_eq!(demand.want(DRAW_AHEAD), 0);
         let mut grown = Vec::new();
         for _ in 0..4 {
-            let draw = 1 + demand.want(PERIOD);
+            let draw = 1 + demand.want(DRAW_AHEAD);
             demand.spent(draw, start);
             grown.push(draw);
         }
@@ -132,7 +132,7 @@ mod tests {
         for tick in 1..=200 {
             demand.spent(1, start.saturating_add(Micros::from_millis(50 * tick)));
         }
-        let steady = demand.want(PERIOD);
+        let steady = demand.want(DRAW_AHEAD);
         assert!((40..=42).contains(&steady), "{steady}");
         assert!((10..=11).contains(&demand.want(Micros::from_millis(500))));
     }
@@ -144,11 +144,11 @@ mod tests {
         demand.spent(1_000, start);
         let later = |secs| start.saturating_add(Micros::from_secs(secs));
         demand.spent(1, later(1));
-        assert_eq!(demand.want(PERIOD), 2_000);
+        assert_eq!(demand.want(DRAW_AHEAD), 2_000);
         demand.spent(1, later(101));
-        assert_eq!(demand.want(PERIOD), 2, "one in 100 s, and the one just now twice");
+        assert_eq!(demand.want(DRAW_AHEAD), 2, "one in 100 s, and the one just now twice");
         demand.spent(1, Micros::ZERO);
-        assert_eq!(demand.want(PERIOD), 4, "a clock that was set back");
+        assert_eq!(demand.want(DRAW_AHEAD), 4, "a clock that was set back");
     }
 
     #[test]
@@ -157,6 +157,6 @@ mod tests {
         for second in 0..5 {
             demand.spent(u64::MAX, Micros::from_secs(second));
         }
-        assert_eq!(demand.want(PERIOD), u64::MAX);
+        assert_eq!(demand.want(DRAW_AHEAD), u64::MAX);
     }
 }

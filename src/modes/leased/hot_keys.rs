@@ -7,7 +7,7 @@ use crate::time::Micros;
 const SLOTS: usize = 256;
 
 /// The time after a request for which its key is hot.
-pub(crate) const HOT: Micros = Micros::from_secs(2);
+pub(crate) const POOL_GAP_MAX: Micros = Micros::from_secs(2);
 
 /// The latest keys. The bits of a key select its slot.
 pub(super) struct HotKeys {
@@ -24,7 +24,8 @@ impl HotKeys {
     pub(super) fn record(&mut self, key: &CounterKey, now: Micros) -> bool {
         let slot = &mut self.slots[(key.0[1] % SLOTS as u64) as usize];
         let before = slot.replace((*key, now));
-        before.is_some_and(|(recorded, at)| recorded == *key && now.saturating_sub(at) < HOT)
+        before
+            .is_some_and(|(recorded, at)| recorded == *key && now.saturating_sub(at) < POOL_GAP_MAX)
     }
 }
 

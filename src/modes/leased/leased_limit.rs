@@ -3,7 +3,7 @@
 
 use std::iter::zip;
 
-use super::demand::PERIOD;
+use super::demand::DRAW_AHEAD;
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::{
@@ -92,14 +92,14 @@ impl LeasedLimit {
     /// The time before the end of credits at which they should be replaced. 0 for windows, whose
     /// credits cannot be replaced early.
     pub(super) fn lead(&self) -> Micros {
-        Micros(self.fill_time.unwrap_or_default().min(PERIOD).0 >> LEAD_SHIFT)
+        Micros(self.fill_time.unwrap_or_default().min(DRAW_AHEAD).0 >> LEAD_SHIFT)
     }
 
     /// The credits to have at `now`, if requests are going to spend `want` of them: in a bucket,
     /// credits drain while they wait.
     pub(super) fn with_drained(&self, want: u64, last_state: Option<&State>, now: Micros) -> u64 {
         let Some(fill_time) = self.fill_time.filter(|_| want > 1) else { return want };
-        let end = now.saturating_add(fill_time.min(PERIOD));
+        let end = now.saturating_add(fill_time.min(DRAW_AHEAD));
         let step = self.plan(0, now);
         let outcome = step.apply(&mut last_state.cloned());
         let StepParams::Gcra(tiers) = &step.params else { return want };

@@ -55,14 +55,14 @@ const fn crc16(bytes: &[u8]) -> u16 {
 }
 
 /// Bytes of a name: the prefix, a tag of three digits in braces, and 128 bits in base64url.
-pub(crate) const LENGTH: usize = 5 + 5 + 22;
+pub(crate) const NAME_BYTES: usize = 5 + 5 + 22;
 
 /// The alphabet of base64url (RFC 4648, section 5), which needs no quoting in a shell.
 const BASE_64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// A counter's Redis key. Different counters have different names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct CounterName([u8; LENGTH]);
+pub(super) struct CounterName([u8; NAME_BYTES]);
 
 impl CounterName {
     /// The name of the counter `key`.

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::updates::{Stamp, applied};
+use super::updates::{CacheUpdate, applied};
 use crate::proto::xds::envoy::service::discovery::v3::DiscoveryResponse;
 use crate::rules::{XDS_TYPE_URL, XdsOutcome};
 use crate::time::Micros;
@@ -50,21 +50,21 @@ fn read_and_apply(
     Ok(Some((response.version_info, outcome, written)))
 }
 
-/// Writes the active rules whenever there is another stamp, until the sender is dropped. Of several
-/// stamps during a write, only the last one counts.
+/// Writes the active rules whenever there is another update, until the sender is dropped. Of several
+/// updates during a write, only the last one counts.
 pub(super) async fn keep(
     cache: Cache,
     rules: Arc<dyn RulesByXds>,
     status: Arc<XdsStatus>,
-    mut stamps: watch::Receiver<Option<Stamp>>,
+    mut cache_updates: watch::Receiver<Option<CacheUpdate>>,
 ) {
     let path = cache.path().display().to_string();
     let mut is_failing = false;
     loop {
-        let stamp = stamps.borrow_and_update().clone();
-        if let Some(stamp) = stamp {
+        let cache_update = cache_updates.borrow_and_update().clone();
+        if let Some(cache_update) = cache_update {
             let (cache, rules) = (cache.clone(), rules.clone());
-            let work = spawn_blocking(move || write(&cache, &*rules, stamp));
+            let work = spawn_blocking(move || write(&cache, &*rules, cache_update));
             // A panic is a defect, and its place was logged.
             let written = work.await.unwrap_or_else(|error| Err(io::Error::other(error)));
             match &written {
@@ -75,10 +75,10 @@ pub(super) async fn keep(
                 _ => {}
             }
             is_failing = written.is_err();
-            let is_last = !stamps.has_changed().unwrap_or(false);
+            let is_last = !cache_updates.has_changed().unwrap_or(false);
             status.set_cache_current(!is_failing && is_last);
         }
-        let changed = stamps.changed();
+        let changed = cache_updates.changed();
         let changed = if is_failing {
             timeout(RETRY_AFTER, changed).await.unwrap_or(Ok(()))
         } else {
@@ -91,16 +91,16 @@ pub(super) async fn keep(
 }
 
 /// Writes the active rules as a response of all their resources.
-fn write(cache: &Cache, rules: &dyn RulesByXds, stamp: Stamp) -> io::Result<()> {
+fn write(cache: &Cache, rules: &dyn RulesByXds, cache_update: CacheUpdate) -> io::Result<()> {
     let any = |value| Any { type_url: XDS_TYPE_URL.to_owned(), value };
     let resources: Vec<Any> = rules.encoded().into_iter().map(any).collect();
-    if resources.is_empty() && !stamp.is_accepted {
+    if resources.is_empty() && !cache_update.is_accepted {
         // The next start would be ready without rules, although the server has some.
         return Ok(());
     }
-    let version_info = stamp.version;
+    let version_info = cache_update.version;
     let response = DiscoveryResponse { version_info, resources, ..DiscoveryResponse::default() };
-    cache.write(&response.encode_to_vec(), stamp.at)
+    cache.write(&response.encode_to_vec(), cache_update.at)
 }
 
 #[cfg(test)]
@@ -120,14 +120,14 @@ mod tests {
         (rules.calls(), status)
     }
 
-    fn stamp(version: &str, is_accepted: bool) -> Stamp {
-        Stamp { version: version.to_owned(), at: Micros::SECOND, is_accepted }
+    fn cache_update(version: &str, is_accepted: bool) -> CacheUpdate {
+        CacheUpdate { version: version.to_owned(), at: Micros::SECOND, is_accepted }
     }
 
-    /// Sends a stamp, and says so, as an update does.
-    fn send(stamps: &watch::Sender<Option<Stamp>>, status: &XdsStatus, version: &str) {
+    /// Sends an update, and marks the cache as outdated, as [`Updates`] does.
+    fn send(cache_updates: &watch::Sender<Option<CacheUpdate>>, status: &XdsStatus, version: &str) {
         status.set_cache_current(false);
-        stamps.send_replace(Some(stamp(version, true)));
+        cache_updates.send_replace(Some(cache_update(version, true)));
     }
 
     /// Waits until the cache is written. Each turn lets the task run.
@@ -143,7 +143,7 @@ mod tests {
         let cache = cache(&folder);
         assert_eq!(start(&cache).1.first_rules(), FirstRules::Missing, "there is no cache yet");
         let rules = TestRules::active(&["a", "b"]);
-        write(&cache, &rules, stamp("7", false)).unwrap();
+        write(&cache, &rules, cache_update("7", false)).unwrap();
         let (calls, status) = start(&cache);
         assert_eq!(calls, ["7 a+b"]);
         assert!(status.is_from_cache());
@@ -157,9 +157,9 @@ mod tests {
     fn only_an_accepted_response_empties_the_cache() {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache(&folder);
-        write(&cache, &TestRules::default(), stamp("1", false)).unwrap();
+        write(&cache, &TestRules::default(), cache_update("1", false)).unwrap();
         assert_eq!(start(&cache).1.first_rules(), FirstRules::Missing);
-        write(&cache, &TestRules::default(), stamp("2", true)).unwrap();
+        write(&cache, &TestRules::default(), cache_update("2", true)).unwrap();
         assert_eq!(start(&cache).0, ["2 "]);
     }
 
@@ -171,7 +171,7 @@ mod tests {
         std::fs::write(cache.path(), "damaged").unwrap();
         assert_eq!(start(&cache).0, [""; 0]);
         let rules = TestRules::active(&["panic"]);
-        write(&cache, &rules, stamp("7", false)).unwrap();
+        write(&cache, &rules, cache_update("7", false)).unwrap();
         let (calls, status) = start(&cache);
         assert_eq!(calls, ["7 panic"]);
         assert_eq!(status.first_rules(), FirstRules::Missing);
@@ -179,19 +179,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_cache_follows_the_stamps() {
+    async fn the_cache_follows_the_updates() {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache(&folder);
-        let (stamps, seen) = watch::channel(None);
+        let (cache_updates, seen) = watch::channel(None);
         let status = Arc::new(XdsStatus::default());
         let rules = Arc::new(TestRules::active(&["a"]));
         let task = tokio::spawn(keep(cache.clone(), rules.clone(), status.clone(), seen));
         // The second one comes before the task runs.
-        send(&stamps, &status, "1");
-        send(&stamps, &status, "2");
+        send(&cache_updates, &status, "1");
+        send(&cache_updates, &status, "2");
         until_current(&status).await;
         assert_eq!(start(&cache).0, ["2 a"]);
-        drop(stamps);
+        drop(cache_updates);
         task.await.unwrap();
     }
 
@@ -201,19 +201,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = cache(&folder);
         let status = Arc::new(XdsStatus::default());
-        let (stamps, seen) = watch::channel(None);
+        let (cache_updates, seen) = watch::channel(None);
         // A file cannot replace a folder.
         std::fs::create_dir(cache.path()).unwrap();
         let rules = Arc::new(TestRules::active(&["a"]));
         let task = tokio::spawn(keep(cache.clone(), rules, status.clone(), seen));
-        send(&stamps, &status, "1");
+        send(&cache_updates, &status, "1");
         tokio::time::sleep(RETRY_AFTER / 2).await;
         assert!(!status.is_cache_current());
         std::fs::remove_dir(cache.path()).unwrap();
         tokio::time::sleep(2 * RETRY_AFTER).await;
         until_current(&status).await;
         assert_eq!(start(&cache).0, ["1 a"]);
-        drop(stamps);
+        drop(cache_updates);
         task.await.unwrap();
     }
 }

@@ -42,7 +42,7 @@ const METHOD: &str =
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The code of a rejection: INVALID_ARGUMENT. Servers read the text only.
-const REJECTED: i32 = 3;
+const INVALID_ARGUMENT: i32 = 3;
 
 /// The server, and what every stream to it needs.
 pub(super) struct Server {
@@ -60,7 +60,7 @@ pub(super) struct Server {
 }
 
 /// The end of a stream.
-pub(super) struct Ended {
+pub(super) struct EndedStream {
     pub(super) reason: StreamEnd,
     /// The reason for the log, on one line.
     pub(super) error: String,
@@ -115,30 +115,30 @@ impl Server {
     pub(super) fn read_certificates(&self, status: &XdsStatus) {
         if let Some(credentials) = &self.credentials {
             credentials.reload();
-            status.set_certificate_ends(credentials.certificate_ends());
+            status.set_certificate_expiry(credentials.certificate_expiry());
         }
     }
 
-    /// Opens a connection, which notifies `heard` once the server has sent something.
-    async fn connect(&self, heard: &Arc<Notify>) -> Result<Channel, String> {
+    /// Opens a connection, which notifies `responded` once the server has sent something.
+    async fn connect(&self, responded: &Arc<Notify>) -> Result<Channel, String> {
         let connector = Connector {
             host: self.host.clone(),
             port: self.port,
             tls: self.credentials.as_ref().map(XdsCredentials::connector),
             first_address: self.failed_attempts.load(Ordering::Relaxed),
             timeout: self.connect_timeout,
-            heard: heard.clone(),
+            responded: responded.clone(),
         };
         let connected = self.endpoint.connect_with_connector(connector).await;
         connected.map_err(|error| cause(&error))
     }
 
     /// The end of an attempt or of a stream.
-    fn ended(&self, reason: StreamEnd, error: String, delivered: bool) -> Ended {
+    fn ended(&self, reason: StreamEnd, error: String, delivered: bool) -> EndedStream {
         if !delivered {
             self.failed_attempts.fetch_add(1, Ordering::Relaxed);
         }
-        Ended { reason, error: one_line(&error).into_owned(), delivered }
+        EndedStream { reason, error: one_line(&error).into_owned(), delivered }
     }
 
     /// The codec of a stream.
@@ -148,7 +148,7 @@ impl Server {
 
     /// The message of a request.
     fn request(&self, request: XdsRequest) -> DiscoveryRequest {
-        let detail = |message| rpc::Status { code: REJECTED, message };
+        let detail = |message| rpc::Status { code: INVALID_ARGUMENT, message };
         DiscoveryRequest {
             version_info: request.version,
             node: Some(self.node.clone()),
@@ -188,12 +188,12 @@ pub(super) async fn run(
     updates: &mut Updates,
     status: &XdsStatus,
     on_response: &mut dyn FnMut(),
-) -> Ended {
+) -> EndedStream {
     let mut deadline = pin!(sleep(server.connect_timeout));
-    let heard = Arc::new(Notify::new());
+    let responded = Arc::new(Notify::new());
     server.read_certificates(status);
     let connected = tokio::select! {
-        connected = server.connect(&heard) => connected,
+        connected = server.connect(&responded) => connected,
         () = &mut deadline => Err(format!("no connection within {:?}", server.connect_timeout)),
     };
     let channel = match connected {
@@ -209,7 +209,7 @@ pub(super) async fn run(
     let silent = async {
         tokio::select! {
             biased;
-            () = heard.notified() => {
+            () = responded.notified() => {
                 status.set_connected(true);
                 pending().await
             }

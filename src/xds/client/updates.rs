@@ -14,11 +14,11 @@ use crate::xds::session::{Answer, XdsResponse, XdsSession};
 use crate::xds::status::XdsStatus;
 
 /// Shortest time between two log lines about accepted updates.
-const PAUSE: Micros = Micros::SECOND;
+const ACCEPTED_LOG_INTERVAL: Micros = Micros::SECOND;
 
-/// The last applied response.
+/// What the cache must have: the rules after the last applied response.
 #[derive(Clone, Debug)]
-pub(super) struct Stamp {
+pub(super) struct CacheUpdate {
     pub(super) version: String,
     /// When the server sent it.
     pub(super) at: Micros,
@@ -31,8 +31,8 @@ pub(super) struct Updates {
     rules: Arc<dyn RulesByXds>,
     status: Arc<XdsStatus>,
     clock: SystemClock,
-    /// Gets a stamp whenever other rules become active; `None` without a cache.
-    stamps: Option<watch::Sender<Option<Stamp>>>,
+    /// Gets an update whenever other rules become active; `None` without a cache.
+    cache_updates: Option<watch::Sender<Option<CacheUpdate>>>,
     /// When the log last had a line about an accepted update.
     logged: Micros,
 }
@@ -42,9 +42,9 @@ impl Updates {
         rules: Arc<dyn RulesByXds>,
         status: Arc<XdsStatus>,
         clock: SystemClock,
-        stamps: Option<watch::Sender<Option<Stamp>>>,
+        cache_updates: Option<watch::Sender<Option<CacheUpdate>>>,
     ) -> Updates {
-        Updates { rules, status, clock, stamps, logged: Micros::ZERO }
+        Updates { rules, status, clock, cache_updates, logged: Micros::ZERO }
     }
 
     /// Applies a response, and returns the answer to it.
@@ -60,10 +60,10 @@ impl Updates {
         let reasons = match work.await {
             Ok(outcome) => {
                 self.status.applied(&version, &outcome, is_new, now);
-                if let (Some(stamps), true) = (&self.stamps, is_new) {
+                if let (Some(cache_updates), true) = (&self.cache_updates, is_new) {
                     self.status.set_cache_current(false);
                     let (version, is_accepted) = (version.clone(), outcome.reasons.is_empty());
-                    stamps.send_replace(Some(Stamp { version, at: now, is_accepted }));
+                    cache_updates.send_replace(Some(CacheUpdate { version, at: now, is_accepted }));
                 }
                 outcome.reasons
             }
@@ -80,7 +80,7 @@ impl Updates {
                 reasons,
                 "rules by xDS rejected: invalid parts are not active"
             );
-        } else if is_new && now >= self.logged.saturating_add(PAUSE) {
+        } else if is_new && now >= self.logged.saturating_add(ACCEPTED_LOG_INTERVAL) {
             self.logged = now;
             tracing::info!(version, resources, "rules by xDS accepted");
         }
@@ -191,12 +191,12 @@ pub(super) mod tests {
 
     /// Also those of a rejected response: its valid parts are active. Equal content changes nothing.
     #[tokio::test]
-    async fn other_active_rules_get_a_stamp() {
-        let (stamps, mut seen) = watch::channel(None);
+    async fn other_active_rules_reach_the_cache() {
+        let (cache_updates, mut seen) = watch::channel(None);
         let status = Arc::new(XdsStatus::default());
         let rules = Arc::new(TestRules::default());
         let clock = SystemClock::new();
-        let mut updates = Updates::new(rules, status.clone(), clock, Some(stamps));
+        let mut updates = Updates::new(rules, status.clone(), clock, Some(cache_updates));
         let mut session = XdsSession::default();
         let table = [("1", "b", "1", true), ("2", "bad", "1", true), ("3", "bad", "1", false)];
         for (version, value, answered, is_new) in table {
@@ -205,8 +205,11 @@ pub(super) mod tests {
             assert_eq!(answer.version, answered, "response {version}");
             assert_eq!(answer.error.is_some(), value == "bad", "response {version}");
             assert_eq!(seen.has_changed().unwrap(), is_new, "response {version}");
-            let stamp = seen.borrow_and_update().clone();
-            assert_eq!(stamp.is_some_and(|stamp| stamp.version == version), is_new);
+            let cache_update = seen.borrow_and_update().clone();
+            assert_eq!(
+                cache_update.is_some_and(|cache_update| cache_update.version == version),
+                is_new
+            );
             assert!(!status.is_cache_current(), "it is not written yet");
         }
         assert_eq!(status.updates(), (1, 1));
@@ -232,11 +235,11 @@ pub(super) mod tests {
     /// The same response again must not be accepted, because its rules are not active.
     #[tokio::test]
     async fn a_panic_rejects_the_update() {
-        let (stamps, seen) = watch::channel(None);
+        let (cache_updates, seen) = watch::channel(None);
         let status = Arc::new(XdsStatus::default());
         let rules = Arc::new(TestRules::default());
         let clock = SystemClock::new();
-        let mut updates = Updates::new(rules, status.clone(), clock, Some(stamps));
+        let mut updates = Updates::new(rules, status.clone(), clock, Some(cache_updates));
         let mut session = XdsSession::default();
         for _ in 0..2 {
             let answer = update(&mut updates, &mut session, response("1", &["panic"])).await;

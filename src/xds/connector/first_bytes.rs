@@ -13,13 +13,13 @@ use tokio::sync::Notify;
 pub(super) struct FirstBytes<T> {
     connection: T,
     /// `None` after the first bytes.
-    seen: Option<Arc<Notify>>,
+    received: Option<Arc<Notify>>,
 }
 
 impl<T> FirstBytes<T> {
-    /// Notifies `seen` once.
-    pub(super) fn new(connection: T, seen: Arc<Notify>) -> FirstBytes<T> {
-        FirstBytes { connection, seen: Some(seen) }
+    /// Notifies `received` once.
+    pub(super) fn new(connection: T, received: Arc<Notify>) -> FirstBytes<T> {
+        FirstBytes { connection, received: Some(received) }
     }
 }
 
@@ -32,9 +32,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for FirstBytes<T> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.connection).poll_read(context, buffer);
         if buffer.filled().len() > before
-            && let Some(seen) = self.seen.take()
+            && let Some(received) = self.received.take()
         {
-            seen.notify_one();
+            received.notify_one();
         }
         polled
     }

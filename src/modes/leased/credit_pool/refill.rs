@@ -3,7 +3,7 @@
 
 use super::{CreditPool, Credits, DENIED_REFILLS_MAX, Operation, OperationKind};
 use crate::modes::leased::credits::BucketDraw;
-use crate::modes::leased::demand::{PERIOD, low_water, refill_size};
+use crate::modes::leased::demand::{DRAW_AHEAD, low_water, refill_size};
 use crate::step::Step;
 use crate::time::Micros;
 
@@ -35,7 +35,7 @@ impl CreditPool {
         match self.limit.life_at(now) {
             Micros::ZERO => 0,
             life => {
-                let want = self.demand.want(life.min(PERIOD));
+                let want = self.demand.want(life.min(DRAW_AHEAD));
                 self.limit.with_drained(want, self.last_state.as_ref(), now)
             }
         }
