@@ -1,7 +1,7 @@
 //! Small fleets: the CPU time per call of one Redis and of the instances that share it.
 //!
-//! Calls to an instance that has few of them seldom share a call to Redis. So each decision has the
-//! whole cost of a call to Redis, and one Redis has that cost for all instances.
+//! An instance with few calls seldom batches its steps. So each decision costs Redis a separate script
+//! call, and one Redis has that cost for all instances.
 
 use std::path::Path;
 use std::thread;
@@ -51,10 +51,10 @@ pub(crate) const ENVOY_RATELIMIT: [&str; 2] =
 
 /// The measured services, by their names in the figures.
 pub(crate) const SERVICES: [(&str, Service); 7] = [
-    (FIXED_WINDOW, by_functions("fixed_window")),
-    ("weir, sliding_window", by_functions("sliding_window")),
-    ("weir, token_bucket", by_functions("token_bucket")),
-    ("weir, leaky_bucket", by_functions("leaky_bucket")),
+    (FIXED_WINDOW, weir("fixed_window")),
+    ("weir, sliding_window", weir("sliding_window")),
+    ("weir, token_bucket", weir("token_bucket")),
+    ("weir, leaky_bucket", weir("leaky_bucket")),
     (
         "weir, fixed_window, redis.functions: off",
         Service::Weir { algorithm: "fixed_window", functions: "off" },
@@ -63,7 +63,7 @@ pub(crate) const SERVICES: [(&str, Service); 7] = [
     (ENVOY_RATELIMIT[1], Service::EnvoyRatelimit { variables: PIPELINES }),
 ];
 
-const fn by_functions(algorithm: &'static str) -> Service {
+const fn weir(algorithm: &'static str) -> Service {
     Service::Weir { algorithm, functions: "auto" }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn measure(
     let mut services = SERVICES.to_vec();
     services.retain(|(_, service)| build.is_some() || service.is_weir());
     for (_, service) in &services {
-        // Before any instance starts, because weir loads rule files that change.
+        // Before any instance starts, because weir reloads rule files that change.
         service.write_rules(folder)?;
     }
     let mut figures = Figures::default();
@@ -91,10 +91,10 @@ pub(crate) fn measure(
             for (name, service) in &services {
                 let start = |redis: &Redis| service.start(folder, build.as_ref(), redis);
                 let costs = fleet.run(&plan, service.is_weir(), start)?;
-                figures.add(&fleet.redis_cpu(name), 1e5 * costs.redis);
-                figures.add(&fleet.cpu(name), 1e5 * costs.instances);
+                figures.add(&fleet.redis_cpu_figure(name), 1e5 * costs.redis);
+                figures.add(&fleet.instances_cpu_figure(name), 1e5 * costs.instances);
                 if let Some(share) = costs.by_fallback {
-                    figures.add(&fleet.by_fallback(name), 100.0 * share);
+                    figures.add(&fleet.fallback_figure(name), 100.0 * share);
                 }
             }
         }
@@ -150,7 +150,8 @@ struct Costs {
     redis: f64,
     /// CPU seconds of all instances per call.
     instances: f64,
-    /// The share of calls that the fallback decided, in the instance with the largest one.
+    /// The share of calls that the fallback decided, in the instance with the largest share; `None`
+    /// without weir.
     by_fallback: Option<f64>,
 }
 
@@ -160,24 +161,25 @@ impl Fleet {
     }
 
     /// The name of the figure: CPU seconds of Redis.
-    pub(crate) fn redis_cpu(self, service: &str) -> String {
+    pub(crate) fn redis_cpu_figure(self, service: &str) -> String {
         format!("{}: Redis CPU s per 100 000: {service}", self.name())
     }
 
     /// The name of the figure: CPU seconds of all instances.
-    pub(crate) fn cpu(self, service: &str) -> String {
+    pub(crate) fn instances_cpu_figure(self, service: &str) -> String {
         format!("{}: CPU s per 100 000: {service}", self.name())
     }
 
-    fn by_fallback(self, service: &str) -> String {
+    fn fallback_figure(self, service: &str) -> String {
         format!("{}: by fallback, %: {service}", self.name())
     }
 
     /// The CPU time of Redis for `service`, divided by that for envoyproxy/ratelimit, without or
     /// with pipelines, whichever makes the ratio larger.
     pub(crate) fn ratio(self, figures: &Figures, service: &str) -> Option<f64> {
-        let of = self.redis_cpu(service);
-        let [without, with] = ENVOY_RATELIMIT.map(|by| figures.ratio(&of, &self.redis_cpu(by)));
+        let of = self.redis_cpu_figure(service);
+        let [without, with] =
+            ENVOY_RATELIMIT.map(|by| figures.ratio(&of, &self.redis_cpu_figure(by)));
         Some(without?.max(with?))
     }
 
@@ -191,23 +193,23 @@ impl Fleet {
         let redis = Redis::start();
         let started = (0..self.instances).map(|_| start(&redis));
         let instances = started.collect::<anyhow::Result<Vec<Server>>>()?;
-        fill(&instances[0], plan)?;
+        create_counters(&instances[0], plan)?;
         let plan = Plan { pacing: Pacing::Open(self.rate.into()), ..plan.clone() };
         load(&instances, &Plan { duration: WARM_UP, ..plan.clone() })?;
         let before = redis.cpu()?;
-        let (calls, used) = load(&instances, &plan)?;
+        let (calls, cpu_seconds) = load(&instances, &plan)?;
         let after = redis.cpu()?;
         let mut by_fallback = None;
         for instance in instances.iter().filter(|_| is_weir) {
             let share = instance.fallback_share()?;
             by_fallback = Some(share.max(by_fallback.unwrap_or_default()));
         }
-        Ok(Costs { redis: (after - before) / calls, instances: used / calls, by_fallback })
+        Ok(Costs { redis: (after - before) / calls, instances: cpu_seconds / calls, by_fallback })
     }
 }
 
 /// Creates every counter, so that no measured call does.
-fn fill(server: &Server, plan: &Plan) -> anyhow::Result<()> {
+fn create_counters(server: &Server, plan: &Plan) -> anyhow::Result<()> {
     let mut filled = 0;
     while filled < KEYS {
         let next = Plan {
@@ -231,13 +233,14 @@ fn load(instances: &[Server], plan: &Plan) -> anyhow::Result<(f64, f64)> {
             let plan = Plan { seed, ..plan.clone() };
             loads.push(scope.spawn(move || instance.load(&plan)));
         }
-        let (mut calls, mut used) = (0.0, 0.0);
+        let (mut calls, mut cpu_seconds) = (0.0, 0.0);
         for load in loads {
-            let (report, seconds) = load.join().map_err(|_| anyhow::anyhow!("a defect"))??;
+            let (report, seconds) =
+                load.join().map_err(|_| anyhow::anyhow!("a thread of the load panicked"))??;
             calls += report.decided as f64;
-            used += seconds;
+            cpu_seconds += seconds;
         }
-        Ok((calls, used))
+        Ok((calls, cpu_seconds))
     })
 }
 
@@ -263,7 +266,8 @@ pub(crate) fn targets(figures: &Figures) -> Vec<(String, f64, f64)> {
 }
 
 /// The largest share of calls of a fleet that the fallback decided, in percent.
-pub(crate) fn by_fallback(figures: &Figures) -> Option<f64> {
-    let names = FLEETS.iter().flat_map(|fleet| SERVICES.map(|(name, _)| fleet.by_fallback(name)));
+pub(crate) fn largest_fallback_share(figures: &Figures) -> Option<f64> {
+    let names =
+        FLEETS.iter().flat_map(|fleet| SERVICES.map(|(name, _)| fleet.fallback_figure(name)));
     names.filter_map(|name| figures.get(&name)).reduce(f64::max)
 }

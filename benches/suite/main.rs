@@ -172,7 +172,7 @@ fn main() -> anyhow::Result<()> {
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().map_err(|_| "not a number")?;
     let length = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-    if length.is_zero() { Err("more than nothing, please".into()) } else { Ok(length) }
+    if length.is_zero() { Err("write more than 0".into()) } else { Ok(length) }
 }
 
 /// A closed loop: 8 connections of 32 streams.

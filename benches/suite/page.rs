@@ -136,9 +136,9 @@ pub(crate) fn fleets(figures: &Figures) -> String {
     let mut rows = String::new();
     for fleet in FLEETS {
         for (service, _) in SERVICES {
-            let Some(redis) = figures.get(&fleet.redis_cpu(service)) else { continue };
+            let Some(redis) = figures.get(&fleet.redis_cpu_figure(service)) else { continue };
             let ratio = fleet.ratio(figures, service).map_or("-".to_owned(), short);
-            let cpu = shown(figures, &fleet.cpu(service));
+            let cpu = shown(figures, &fleet.instances_cpu_figure(service));
             let (fleet, redis) = (fleet.name(), short(redis));
             rows += &format!("| {fleet} | {service} | {redis} | {ratio} | {cpu} |\n");
         }
@@ -146,7 +146,7 @@ pub(crate) fn fleets(figures: &Figures) -> String {
     if rows.is_empty() {
         return "They were not measured, because the run was without Redis.".into();
     }
-    let fallback = fleet::by_fallback(figures).map_or("-".to_owned(), short);
+    let fallback = fleet::largest_fallback_share(figures).map_or("-".to_owned(), short);
     format!(
         "| instances x calls per second | service | CPU s of Redis | \
          of envoyproxy/ratelimit's | CPU s of the instances |\n\
@@ -158,7 +158,7 @@ pub(crate) fn fleets(figures: &Figures) -> String {
 
 /// How envoyproxy/ratelimit ran, or why it did not.
 fn peer(figures: &Figures) -> String {
-    if figures.get(&FLEETS[0].redis_cpu(ENVOY_RATELIMIT[0])).is_none() {
+    if figures.get(&FLEETS[0].redis_cpu_figure(ENVOY_RATELIMIT[0])).is_none() {
         return "envoyproxy/ratelimit was not measured, because the run had no \
                 `--envoy-ratelimit`. So its rows are missing, and so are the ratios to it and \
                 their targets."
