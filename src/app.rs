@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{self, oneshot};
 
 use crate::key::KeySeed;
@@ -33,6 +32,7 @@ mod metrics;
 mod readiness;
 mod service;
 mod shutdown_tasks;
+mod signals;
 mod watch;
 
 pub use files::check_files;
@@ -45,6 +45,7 @@ use metrics::AllMetrics;
 use readiness::Readiness;
 use service::{RequestRecorder, Service};
 use shutdown_tasks::ShutdownTasks;
+use signals::{SignalAction, Signals};
 use watch::Watcher;
 
 /// The running process.
@@ -161,43 +162,6 @@ fn reloader(rules: Arc<ActiveRules>) -> io::Result<SyncSender<()>> {
 /// The result of the server, which the thread that joined it sends.
 async fn server_result(joined: oneshot::Receiver<io::Result<()>>) -> io::Result<()> {
     joined.await.unwrap_or_else(|error| Err(io::Error::other(error)))
-}
-
-/// The meaning of a signal.
-#[derive(PartialEq, Eq)]
-enum SignalAction {
-    Stop,
-    Reload,
-}
-
-/// Handled signals: SIGTERM and SIGINT stop the process, SIGHUP reloads the rules.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Signals> {
-        Ok(Signals {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
-    }
-
-    /// Waits for the next signal to stop.
-    async fn stop(&mut self) {
-        while self.next().await != SignalAction::Stop {}
-    }
-
-    async fn next(&mut self) -> SignalAction {
-        tokio::select! {
-            _ = self.terminate.recv() => SignalAction::Stop,
-            _ = self.interrupt.recv() => SignalAction::Stop,
-            _ = self.hangup.recv() => SignalAction::Reload,
-        }
-    }
 }
 
 impl App {
