@@ -16,6 +16,7 @@
 //! - `rules/lookup/rule.rs`, `rules/show/rlconfig.rs`: its number in identities, and its text
 //! - `limiter.rs`, `limiter/fold.rs`: refunds of denied requests, and the unit of the status
 //! - `modes/leased/leased_limit.rs`: whether an instance may draw credits
+//! - `capacity/counter_steps.rs`: how long its counters live
 //!
 //! Last come its definition in `docs/algorithms.md` and its rows in `tests/data/vectors.txt`.
 

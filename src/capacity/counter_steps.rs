@@ -179,7 +179,11 @@ pub(super) fn lifetime(limit: &Limit) -> f64 {
         Algorithm::TokenBucket | Algorithm::LeakyBucket if tier.requests > 0 => {
             tier.burst as f64 * seconds(tier.window) / tier.requests as f64
         }
-        _ => seconds(tier.window),
+        Algorithm::FixedWindow
+        | Algorithm::SlidingWindowLog
+        | Algorithm::TokenBucket
+        | Algorithm::LeakyBucket
+        | Algorithm::Concurrency => seconds(tier.window),
     };
     1.0 + limit.tiers.iter().map(of_tier).fold(0.0, f64::max)
 }
