@@ -4,7 +4,7 @@
 //! `client` connects and passes responses on, in a thread with its own runtime. `cache` keeps the active
 //! rules on disk. [`XdsStatus`] shows all of it to metrics and readiness.
 //!
-//! This module does not know the rules. The application's [`RulesByXds`] applies the resources of a
+//! This module decodes no rules. The application's [`RulesByXds`] applies the resources of a
 //! response, and returns the reasons against them.
 
 use std::io;

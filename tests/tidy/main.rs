@@ -89,7 +89,7 @@ const WITHOUT_TWIN: &[(&str, &str)] = &[
     ("protocol", "how scripts read their argument and let a key expire"),
     ("globals", "what scripts use of Redis and of Lua"),
     ("fast_path", "Rust needs none"),
-    ("lone", "Rust has no calls of several steps"),
+    ("single", "Rust has no calls of several steps"),
     ("runs", "how scripts read counters and reply"),
     ("result", "how scripts reply"),
     ("deque", "Rust uses VecDeque"),

@@ -28,8 +28,8 @@ pub(super) struct FunctionUse {
 const UNKNOWN: u8 = 0;
 /// The node ran a function.
 const AVAILABLE: u8 = 1;
-/// The node replied with an error to a function.
-const UNAVAILABLE: u8 = 2;
+/// The node refused a function, or does not have them.
+const REFUSED: u8 = 2;
 
 impl FunctionUse {
     /// For a node that was not asked yet. `allowed` is the setting `redis.functions`.
@@ -52,14 +52,14 @@ impl FunctionUse {
 
     /// Whether the node refused to run functions. It then does so until an operator changes it.
     pub(super) fn is_refused(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == UNAVAILABLE
+        self.state.load(Ordering::Relaxed) == REFUSED
     }
 
     /// Records whether the node at `address` ran a function. Logs a change.
     pub(super) fn record(&self, address: &str, ran: Result<(), CallError>) {
         let state = match &ran {
             Ok(()) => AVAILABLE,
-            Err(error) if refuses_functions(error) => UNAVAILABLE,
+            Err(error) if refuses_functions(error) => REFUSED,
             // Another error says nothing about later calls.
             Err(CallError::Reply(_)) => {
                 let relaxed = Ordering::Relaxed;

@@ -6,11 +6,11 @@ use super::error::{ConnectionError, is_host};
 use super::reply::{Reply, ReplyBound};
 use super::session::RedisSession;
 
-/// Sentinels that are remembered besides those of the URL.
+/// The most sentinels that are kept besides those of the URL.
 const OTHERS_MAX: usize = 32;
 
 /// Connects to the primary that the first replying sentinel names. `others` are sentinels that were
-/// found before; they are replaced by those that the sentinel knows.
+/// found before. Those that this sentinel names replace them.
 ///
 /// # Errors
 /// The error of every sentinel, or of the primary that it named.
@@ -54,8 +54,8 @@ async fn open_named_by(
     }
     let of_primary = |error: ConnectionError| error.at(&address_text(&primary));
     let mut session = RedisSession::open(&primary, access).await.map_err(of_primary)?;
-    // A primary that was demoted may not know it yet. Redis may refuse to say; then the first write
-    // shows it.
+    // The named server may be a replica by now. The user may lack the right to ROLE; then the first
+    // write fails.
     let role = session.exchange(&[b"ROLE"], ReplyBound::USUAL).await.map_err(of_primary)?;
     if let Reply::Array(role) = role
         && role.first().and_then(Reply::text) != Some("master")

@@ -1,6 +1,6 @@
 //! Sequences of random responses with faults, compared with a model of what must be active.
 //!
-//! The model knows neither equal siblings, nor domains of several resources, nor bounds. Other tests cover
+//! The model has neither equal siblings, nor domains of several resources, nor bounds. Other tests cover
 //! these.
 
 use proptest::prelude::*;

@@ -4,7 +4,7 @@
 //! such entry keeps a whole buffer. h2 copies the values of all other entries.
 //!
 //! This module reads the structure of header blocks: which fields are stored, and how long their
-//! texts are. It does not decode Huffman codes, so it knows a lower bound of the size of an entry. An
+//! texts are. It does not decode Huffman codes, so it has a lower bound of the size of an entry. An
 //! entry counts until newer entries must have pushed it out of the table. The proof is in
 //! `docs/design/grpc-server.md`.
 

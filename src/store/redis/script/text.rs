@@ -17,7 +17,7 @@ macro_rules! lua {
 const PROTOCOL: &str = lua!("protocol");
 const GLOBALS: &str = lua!("globals");
 const FAST_PATH: &str = lua!("fast_path");
-const LONE: &str = lua!("lone");
+const SINGLE: &str = lua!("single");
 const DEQUE: &str = lua!("deque");
 const RESERVATION: &str = lua!("reservation");
 const RUNS: &str = lua!("runs");
@@ -58,26 +58,27 @@ struct ScriptParts {
     /// For the steps of the fast path.
     fast: String,
     /// The reply to a call of one such step.
-    lone: &'static str,
+    single: &'static str,
     /// For all steps.
     all: &'static str,
 }
 
 fn parts(script: Script) -> ScriptParts {
-    let tier = |file: &str| ScriptParts { fast: lines(&[file, FAST_PATH]), lone: LONE, all: TIER };
+    let tier =
+        |file: &str| ScriptParts { fast: lines(&[file, FAST_PATH]), single: SINGLE, all: TIER };
     match script {
         Script::FixedWindow => tier(lua!("fixed_window")),
         Script::SlidingWindow => tier(lua!("sliding_window")),
         Script::Gcra => tier(lua!("gcra")),
-        Script::Entries => ScriptParts { fast: String::new(), lone: "", all: lua!("entries") },
+        Script::Entries => ScriptParts { fast: String::new(), single: "", all: lua!("entries") },
     }
 }
 
 /// The text of one script.
 pub(super) fn script(script: Script) -> String {
-    let ScriptParts { fast, lone, all } = parts(script);
+    let ScriptParts { fast, single, all } = parts(script);
     let arguments = "local keys, runs = KEYS, ARGV";
-    lines(&[PROTOCOL, GLOBALS, arguments, &fast, lone, DEQUE, RESERVATION, RUNS, all, RESULT])
+    lines(&[PROTOCOL, GLOBALS, arguments, &fast, single, DEQUE, RESERVATION, RUNS, all, RESULT])
 }
 
 /// The text of the library `name`, without comments, because every replica and backup has a copy.
@@ -93,12 +94,12 @@ fn library(name: &str) -> String {
 /// The part of the library `name` that registers one script as a function. The block bounds its
 /// locals, whose names the scripts share.
 fn register(name: &str, script: Script) -> String {
-    let ScriptParts { fast, lone, all } = parts(script);
+    let ScriptParts { fast, single, all } = parts(script);
     let begin = format!(
         "redis.register_function('{}', function(keys, runs)\nif not call then take_globals() end",
         function(name, script)
     );
-    lines(&["do", &fast, all, &begin, lone, RESULT, "end)", "end"])
+    lines(&["do", &fast, all, &begin, single, RESULT, "end)", "end"])
 }
 
 fn function(library: &str, script: Script) -> String {

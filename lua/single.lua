@@ -1,4 +1,4 @@
--- Lone: replies to a call of one step that takes hits of one tier, if the fast path applies. In a script
+-- Single: replies to a call of one step that takes hits of one tier, if the fast path applies. In a script
 -- this is before the parts that such a call does not need, so that it does not create their functions.
 if #keys == 1 and #runs[1] == RUN_SIZE then
   -- An error of the read has no length, so it counts as a case for `run`, which reports it.
