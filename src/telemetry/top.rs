@@ -21,7 +21,7 @@ mod sketch;
 use sketch::{Estimate, Sketch};
 
 /// Number of counters on the page.
-const SHOWN: usize = 20;
+const COUNTERS_SHOWN: usize = 20;
 
 /// Length of one slice of the window.
 const SLICE: Micros = Micros::from_secs(10);
@@ -129,7 +129,7 @@ impl TopDenied {
         let mut counters: Vec<TopCounter> =
             sums.into_iter().map(|(key, estimate)| TopCounter { key, estimate }).collect();
         counters.sort_by_key(|one| (std::cmp::Reverse(one.estimate.count), one.key.0));
-        counters.truncate(SHOWN);
+        counters.truncate(COUNTERS_SHOWN);
         counters
     }
 
@@ -272,7 +272,7 @@ descriptors:
         }
         let page = top.to_json(now);
         let shown = page["top"].as_array().unwrap();
-        assert_eq!(shown.len(), SHOWN);
+        assert_eq!(shown.len(), COUNTERS_SHOWN);
         assert_eq!(shown[0]["descriptor"], "user=often");
         assert_eq!(shown[0]["denied_hits"], 1000);
     }

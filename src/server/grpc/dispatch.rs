@@ -26,7 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::abuse::premature_resets::PrematureResets;
 use super::call_head::{CallHead, not_grpc};
 use super::connection_calls::ConnectionCalls;
-use super::memory::call::CALL;
+use super::memory::call::CALL_BYTES;
 use super::read_throttle::ReadThrottle;
 use super::response::{self, QueuedBytes};
 use super::should_rate_limit::{PATH, ShouldRateLimit};
@@ -207,8 +207,8 @@ impl<D: Decide> Dispatcher<D> {
         calls: &Arc<ConnectionCalls<D>>,
         context: &mut Context<'_>,
     ) -> Option<QueuedBytes> {
-        // The rest of `CALL` is for the task and its timer.
-        debug_assert!(size_of::<C>() + 1024 <= CALL, "a call takes {} bytes", size_of::<C>());
+        // The rest of `CALL_BYTES` is for the task and its timer.
+        debug_assert!(size_of::<C>() + 1024 <= CALL_BYTES, "a call takes {} bytes", size_of::<C>());
         let mut call = reuse_box(spare, call);
         // A panic in a decision is caught by the handler, which responds with INTERNAL and counts
         // it. A panic that arrives here came from framing, decoding or encoding. Uncaught, it would

@@ -14,7 +14,7 @@ use super::memory::call::CallMemory;
 use super::status::{GrpcCode, GrpcStatus};
 
 /// Bytes of flags and length before the message.
-const PREFIX: usize = 5;
+const PREFIX_BYTES: usize = 5;
 
 /// The flag of a compressed message. gRPC defines no other flag.
 const COMPRESSED: u8 = 1;
@@ -62,7 +62,7 @@ where
         if flags > COMPRESSED || length > max {
             break;
         }
-        if received.len() > PREFIX + length {
+        if received.len() > PREFIX_BYTES + length {
             let message = "more than one message in a call that takes one";
             return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
@@ -83,20 +83,20 @@ where
 /// most `max` bytes.
 pub(super) fn fast_path_message(framed: &[u8], max: usize) -> Option<&[u8]> {
     let (flags, length) = prefix(framed)?;
-    let message = &framed[PREFIX..];
+    let message = &framed[PREFIX_BYTES..];
     (flags == 0 && length <= max && length == message.len()).then_some(message)
 }
 
 /// The flags and the length at the start of `bytes`; `None` for fewer than five bytes.
 fn prefix(bytes: &[u8]) -> Option<(u8, usize)> {
-    let (&[flags, a, b, c, d], _) = bytes.split_first_chunk::<PREFIX>()?;
+    let (&[flags, a, b, c, d], _) = bytes.split_first_chunk::<PREFIX_BYTES>()?;
     Some((flags, u32::from_be_bytes([a, b, c, d]) as usize))
 }
 
 /// Encodes `message` with its prefix.
 pub(super) fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
-    let mut bytes = BytesMut::with_capacity(PREFIX + length);
+    let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
     bytes.put_u8(0);
     bytes.put_u32(u32::try_from(length).expect("a response is in proportion to its request"));
     message.encode(&mut bytes).expect("there is room for all of it");
@@ -114,7 +114,7 @@ mod tests {
     use http_body::Frame;
 
     use crate::server::grpc::memory::budget::MemoryBudget;
-    use crate::server::grpc::memory::call::CALL;
+    use crate::server::grpc::memory::call::CALL_BYTES;
     use crate::server::metrics::ServerMetrics;
 
     /// A body in pieces. Its end comes with the last piece, or separately if `ends_apart`. Before
@@ -231,9 +231,9 @@ mod tests {
         let mut read = Box::pin(read_unary(body, 1 << 20, false, (300, &memory)));
         let waiting = || usize::try_from(metrics.client_memory.waiting.held.get()).unwrap();
         assert!(read.as_mut().now_or_never().is_none());
-        assert_eq!(waiting(), CALL + 300, "nothing has arrived");
+        assert_eq!(waiting(), CALL_BYTES + 300, "nothing has arrived");
         assert!(read.as_mut().now_or_never().is_none());
-        assert!(waiting() >= CALL + 305, "{} for a prefix", waiting());
+        assert!(waiting() >= CALL_BYTES + 305, "{} for a prefix", waiting());
         assert_eq!(read.as_mut().now_or_never().unwrap().unwrap().len(), 5 + 0x2000);
         drop(read);
         drop(memory);
@@ -250,7 +250,7 @@ mod tests {
     fn a_framed_message_is_read_back() {
         for text in ["", "abc", &"x".repeat(70_000)] {
             let framed = framed(&text.to_owned());
-            assert_eq!(framed.len(), PREFIX + text.to_owned().encoded_len());
+            assert_eq!(framed.len(), PREFIX_BYTES + text.to_owned().encoded_len());
             let budget = MemoryBudget::new(1 << 20, Arc::default());
             let memory = CallMemory::alone(&budget);
             let body = Pieces::new(VecDeque::from([framed]), false);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes read per poll: about a hundred calls.
-const BYTES: usize = 16 * 1024;
+const POLL_BYTES_MAX: usize = 16 * 1024;
 
 /// Limits the reads of one connection. Its task and its socket share it.
 #[derive(Clone, Debug, Default)]
@@ -43,8 +43,8 @@ impl ReadThrottle {
         let mut connection = pin!(connection);
         poll_fn(|context| {
             let debt = self.0.debt.load(Ordering::Relaxed);
-            self.0.left.store(BYTES.saturating_sub(debt), Ordering::Relaxed);
-            self.0.debt.store(debt.saturating_sub(BYTES), Ordering::Relaxed);
+            self.0.left.store(POLL_BYTES_MAX.saturating_sub(debt), Ordering::Relaxed);
+            self.0.debt.store(debt.saturating_sub(POLL_BYTES_MAX), Ordering::Relaxed);
             // h2 has parsed all that was read, unless a write stopped it. Calls have read their
             // frames: each call was polled since then.
             if !self.is_write_stalled() {
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_charge_is_paid_by_the_next_polls() {
         let throttle = ReadThrottle::default();
-        throttle.charge(2 * BYTES + 1);
+        throttle.charge(2 * POLL_BYTES_MAX + 1);
         let is_spent = || {
             let spent = throttle.poll_with_budget(async { throttle.is_spent() });
             spent.now_or_never().expect("it is ready")

@@ -37,7 +37,7 @@ const LARGE_MAX: usize = 32;
 const DESCRIPTORS_SMALL: usize = SMALL_MAX / 512;
 
 /// The number of the field `descriptors` of a `RateLimitRequest`.
-const DESCRIPTORS: u32 = 2;
+const DESCRIPTORS_FIELD: u32 = 2;
 
 /// What the routes share.
 struct HttpState<D> {
@@ -128,7 +128,7 @@ async fn answer<D: Decide>(
 fn has_large_response(message: &[u8]) -> bool {
     let (mut rest, mut descriptors) = (message, 0);
     while let Ok(Some((number, _))) = wire::next(&mut rest) {
-        descriptors += usize::from(number == DESCRIPTORS);
+        descriptors += usize::from(number == DESCRIPTORS_FIELD);
     }
     descriptors > DESCRIPTORS_SMALL
 }

@@ -16,10 +16,10 @@ use super::header_table::HeaderTable;
 const HEADER_BYTES: usize = 9;
 
 /// Frames that one call adds to the budget: window updates, a reset and a ping.
-const PER_CALL: u32 = 4;
+const FRAMES_PER_CALL: u32 = 4;
 
 /// Frames that one second adds to the budget.
-const PER_SECOND: u32 = 100;
+const FRAMES_PER_SECOND: u32 = 100;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -133,7 +133,7 @@ impl ControlFrameLimiter {
                 self.open_block = (flags & END_HEADERS == 0).then_some(stream);
                 self.call_frames += 1;
                 self.heads += 1;
-                self.budget = self.budget.saturating_add(PER_CALL).min(self.max);
+                self.budget = self.budget.saturating_add(FRAMES_PER_CALL).min(self.max);
             }
             CONTINUATION => {
                 self.table.begin_continuation(bytes, length);
@@ -152,7 +152,7 @@ impl ControlFrameLimiter {
     fn spend(&mut self, now: Instant) -> bool {
         if self.budget == 0 {
             let since = self.filled_at.map_or(Duration::ZERO, |at| now.duration_since(at));
-            let refill = u128::from(PER_SECOND) * since.as_millis() / 1000;
+            let refill = u128::from(FRAMES_PER_SECOND) * since.as_millis() / 1000;
             self.budget = u32::try_from(refill).unwrap_or(u32::MAX).min(self.max);
             self.filled_at = None;
         }

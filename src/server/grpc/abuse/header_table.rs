@@ -11,10 +11,10 @@
 use std::collections::VecDeque;
 
 /// Bytes of the table, as HPACK counts them. h2 accepts no larger one unless the server offers it.
-const TABLE: u64 = 4096;
+const TABLE_BYTES: u64 = 4096;
 
 /// Bytes of an entry in addition to its texts (RFC 7541, section 4.1).
-const ENTRY: u64 = 32;
+const ENTRY_BYTES: u64 = 32;
 
 /// Huffman codes have at most 30 bits, so a text has at least a quarter of the bytes of its codes.
 const BYTES_PER_SYMBOL: usize = 4;
@@ -23,13 +23,13 @@ const BYTES_PER_SYMBOL: usize = 4;
 const STATIC_ENTRIES: usize = 61;
 
 /// Smallest buffer of an entry that was sent as it is: the read buffer.
-const READ_BUFFER: u64 = 8192;
+const READ_BUFFER_BYTES: u64 = 8192;
 
 /// Smallest buffer of an entry that was sent in Huffman codes: the decoder's.
-const HUFFMAN_BUFFER: u64 = 4096;
+const HUFFMAN_BUFFER_BYTES: u64 = 4096;
 
 /// Bytes of a buffer per byte of the largest frame or header block that it had to hold.
-const GROWTH: u64 = 4;
+const BUFFER_GROWTH: u64 = 4;
 
 /// Flags of HEADERS frames.
 const PADDED: u8 = 8;
@@ -130,8 +130,8 @@ impl HeaderTable {
     /// read buffer and the smallest buffer for Huffman codes.
     pub(super) fn kept_bytes(&self) -> u64 {
         let entries: u64 = self.kept.iter().map(|buffer| buffer.bytes).sum();
-        let read = (GROWTH * self.largest_frame).saturating_sub(2 * READ_BUFFER);
-        let decoded = (GROWTH * self.largest_block).saturating_sub(HUFFMAN_BUFFER);
+        let read = (BUFFER_GROWTH * self.largest_frame).saturating_sub(2 * READ_BUFFER_BYTES);
+        let decoded = (BUFFER_GROWTH * self.largest_block).saturating_sub(HUFFMAN_BUFFER_BYTES);
         entries + read + decoded
     }
 
@@ -179,18 +179,18 @@ impl HeaderTable {
         let HeaderField { number: length, is_huffman, keeps_buffer, .. } = self.field;
         let text = if is_huffman { length / BYTES_PER_SYMBOL } else { length };
         let stored_before = self.stored;
-        self.stored += ENTRY + text as u64;
+        self.stored += ENTRY_BYTES + text as u64;
         self.keep_buffers = self.keep_buffers << 1 | u128::from(keeps_buffer);
         if keeps_buffer {
             let (least, held) = match is_huffman {
-                true => (HUFFMAN_BUFFER, self.largest_block),
-                false => (READ_BUFFER, self.largest_frame.max(self.largest_block)),
+                true => (HUFFMAN_BUFFER_BYTES, self.largest_block),
+                false => (READ_BUFFER_BYTES, self.largest_frame.max(self.largest_block)),
             };
-            let bytes = least.max(GROWTH * held);
+            let bytes = least.max(BUFFER_GROWTH * held);
             self.kept.push_back(KeptBuffer { stored_before, bytes });
         }
         while let Some(oldest) = self.kept.front()
-            && self.stored - oldest.stored_before > TABLE
+            && self.stored - oldest.stored_before > TABLE_BYTES
         {
             self.kept.pop_front();
         }

@@ -1,12 +1,12 @@
 //! A limit on calls that their client resets before weir has started them.
 //!
-//! A connection may have `FACTOR * max_pending_resets` such resets in a row. Each call in between that
-//! its client does not reset permits one more. A stall of weir causes fewer: the clients reset every
+//! A connection may have `RESETS_PER_PENDING * max_pending_resets` such resets in a row. Each call in between
+//! that its client does not reset permits one more. A stall of weir causes fewer: the clients reset every
 //! call that timed out meanwhile, and a socket holds about 30 000 calls. A flood of resets continues.
 
 /// Premature resets that a connection may have in a row, per unit of `grpc.max_pending_resets`. By
 /// default they are 32 768.
-const FACTOR: usize = 32;
+const RESETS_PER_PENDING: usize = 32;
 
 /// Counts the premature resets of one connection.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(in crate::server::grpc) struct PrematureResets {
 impl PrematureResets {
     /// A limit for `max_pending` resets at a time.
     pub(in crate::server::grpc) fn new(max_pending: usize) -> PrematureResets {
-        let max = max_pending.saturating_mul(FACTOR);
+        let max = max_pending.saturating_mul(RESETS_PER_PENDING);
         PrematureResets { left: max, max }
     }
 

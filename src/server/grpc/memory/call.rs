@@ -13,14 +13,14 @@ use crate::proto::wire;
 use crate::server::grpc::status::{GrpcCode, GrpcStatus};
 
 /// Bytes of every call that waits: its task and its timer.
-pub(in crate::server::grpc) const CALL: usize = 6144;
+pub(in crate::server::grpc) const CALL_BYTES: usize = 6144;
 
 /// Bytes of a descriptor while the store decides: the resolved rule, the step, its place in a batch
 /// and the reply.
-const DESCRIPTOR: usize = 2048;
+const DESCRIPTOR_BYTES: usize = 2048;
 
 /// The number of the field `descriptors` of a `RateLimitRequest`.
-const DESCRIPTORS: u32 = 2;
+const DESCRIPTORS_FIELD: u32 = 2;
 
 /// The share of one call in the budget. It is empty until the call has to wait. Dropping it returns
 /// what it holds.
@@ -71,7 +71,7 @@ impl<'m> CallMemory<'m> {
     /// Holds `bytes` and the task of the call while it waits for its client. Fails if the budget has
     /// less left.
     pub(in crate::server::grpc) fn wait_for_client(&self, bytes: usize) -> Result<(), GrpcStatus> {
-        if !self.set(CallPart::Waiting, (CALL + bytes) as u64) {
+        if !self.set(CallPart::Waiting, (CALL_BYTES + bytes) as u64) {
             return Err(self.full());
         }
         self.set(CallPart::Deciding, 0);
@@ -92,7 +92,7 @@ impl<'m> CallMemory<'m> {
                 return Poll::Ready(Ok(output));
             }
             if !is_held {
-                if !self.set(CallPart::Deciding, (CALL + weigh()) as u64) {
+                if !self.set(CallPart::Deciding, (CALL_BYTES + weigh()) as u64) {
                     self.must_decide.store(true, Ordering::Relaxed);
                     return match decision.as_mut().poll(context) {
                         Poll::Ready(output) => Poll::Ready(Ok(output)),
@@ -158,9 +158,9 @@ impl Drop for CallMemory<'_> {
 pub(in crate::server::grpc) fn weight_of(message: &[u8]) -> usize {
     let (mut rest, mut descriptors) = (message, 0);
     while let Ok(Some((number, _))) = wire::next(&mut rest) {
-        descriptors += usize::from(number == DESCRIPTORS);
+        descriptors += usize::from(number == DESCRIPTORS_FIELD);
     }
-    message.len() + descriptors * DESCRIPTOR
+    message.len() + descriptors * DESCRIPTOR_BYTES
 }
 
 #[cfg(test)]
@@ -195,15 +195,15 @@ mod tests {
         let waiting = || held(&metrics.client_memory.waiting);
         assert_eq!(waiting(), 0, "a call that has not waited");
         call.wait_for_client(100).unwrap();
-        assert_eq!(waiting(), CALL + 100);
+        assert_eq!(waiting(), CALL_BYTES + 100);
         call.wait_for_client(2000).unwrap();
-        assert_eq!(waiting(), CALL + 2000);
+        assert_eq!(waiting(), CALL_BYTES + 2000);
         call.wait_for_client(0).unwrap();
-        assert_eq!(waiting(), CALL);
+        assert_eq!(waiting(), CALL_BYTES);
         let other = CallMemory::alone(&budget);
-        let full = other.wait_for_client(MAX - CALL).unwrap_err();
+        let full = other.wait_for_client(MAX - CALL_BYTES).unwrap_err();
         assert_eq!(full.code, GrpcCode::ResourceExhausted);
-        assert_eq!((waiting(), metrics.memory_full.get()), (CALL, 1));
+        assert_eq!((waiting(), metrics.memory_full.get()), (CALL_BYTES, 1));
         drop((call, other));
         assert_eq!(waiting(), 0);
     }
@@ -224,11 +224,11 @@ mod tests {
         let mut undecided = Box::pin(call.wait_for_decision(|| 20, never.as_mut()));
         for _ in 0..2 {
             assert!(undecided.as_mut().now_or_never().is_none());
-            assert_eq!(parts(), (0, CALL + 20));
+            assert_eq!(parts(), (0, CALL_BYTES + 20));
         }
         drop(undecided);
         call.wait_for_client(30).unwrap();
-        assert_eq!(parts(), (CALL + 30, 0), "the response waits for its client");
+        assert_eq!(parts(), (CALL_BYTES + 30, 0), "the response waits for its client");
         drop(call);
         assert_eq!(parts(), (0, 0));
         let large = CallMemory::alone(&budget);
@@ -261,7 +261,7 @@ mod tests {
                 hits_addend: 1,
             };
             let message = request.encode_to_vec();
-            assert_eq!(weight_of(&message), message.len() + descriptors * DESCRIPTOR);
+            assert_eq!(weight_of(&message), message.len() + descriptors * DESCRIPTOR_BYTES);
         }
         assert_eq!(weight_of(&[0xff]), 1, "an invalid message");
     }

@@ -11,37 +11,37 @@ use crate::server::listener::client_address::ClientAddress;
 const KIB: u64 = 1024;
 
 /// Bytes of a connection without TLS: 27 kB measured when idle, read and write buffers that were
-/// used to their end, and [`ALLOWANCE`].
-const PLAIN: u64 = 64 * KIB;
+/// used to their end, and [`ALLOWANCE_BYTES`].
+const CONNECTION_BYTES: u64 = 64 * KIB;
 
 /// Bytes of a TLS session: the session, one record in each direction, and the certificates.
-const TLS: u64 = 32 * KIB;
+const TLS_BYTES: u64 = 32 * KIB;
 
 /// Bytes that the calls of a connection may hold while they wait for their client, in addition to
 /// the part `waiting`. So a call that arrives in pieces is served even if other clients have filled
 /// that part.
-pub(super) const ALLOWANCE: u64 = 16 * KIB;
+pub(super) const ALLOWANCE_BYTES: u64 = 16 * KIB;
 
 /// Bytes of one stream in h2: its state (360) and the frames of its response (940).
-const STREAM: u64 = 1536;
+const STREAM_BYTES: u64 = 1536;
 
 /// Bytes of a frame that h2 has received and a call has not read.
-const FRAME: u64 = 320;
+const FRAME_BYTES: u64 = 320;
 
 /// The smallest number of streams, or of frames, for which h2 allocates.
 const SLOTS_MIN: u64 = 4;
 
 /// Bytes of a connection whose client does not read: the output of TLS.
-const STALLED: u64 = 64 * KIB;
+const STALLED_BYTES: u64 = 64 * KIB;
 
 /// Bytes of the frames of an incomplete header block: h2 accepts six of 16 KiB, and their buffer may
 /// be four times as large.
-const HEADER_FRAMES: u64 = 384 * KIB;
+const HEADER_FRAMES_BYTES: u64 = 384 * KIB;
 
 /// Bytes of an incomplete header block per byte of `grpc.max_header_bytes`. 10 are for parsed headers:
 /// the setting counts 32 bytes for a header without text, and `HeaderMap` takes up to 300. 5 are for
 /// the further frames that h2 accepts if the setting is large.
-const PER_HEADER_BYTE: u64 = 15;
+const BYTES_PER_HEADER_BYTE: u64 = 15;
 
 /// What h2 buffers for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,16 +62,18 @@ pub(in crate::server::grpc) struct Buffered {
 
 impl Buffered {
     fn bytes(self) -> u64 {
-        let received = bytes_of_streams(self.streams) + slots(self.frames) * FRAME + self.input;
-        let unsent = self.unsent.map_or(0, |bytes| STALLED + bytes);
-        let header_block =
-            self.header_block.map_or(0, |max| HEADER_FRAMES + PER_HEADER_BYTE * u64::from(max));
+        let received =
+            bytes_of_streams(self.streams) + slots(self.frames) * FRAME_BYTES + self.input;
+        let unsent = self.unsent.map_or(0, |bytes| STALLED_BYTES + bytes);
+        let header_block = self
+            .header_block
+            .map_or(0, |max| HEADER_FRAMES_BYTES + BYTES_PER_HEADER_BYTE * u64::from(max));
         received + unsent + header_block
     }
 }
 
 fn bytes_of_streams(streams: u64) -> u64 {
-    slots(streams) * STREAM
+    slots(streams) * STREAM_BYTES
 }
 
 /// The slots that h2 has after `used` were in use: its vectors grow by doubling.
@@ -89,7 +91,7 @@ pub(in crate::server) fn most_connections(max: usize, tls: bool) -> usize {
 }
 
 fn cost_of(tls: bool) -> u64 {
-    PLAIN + if tls { TLS } else { 0 }
+    CONNECTION_BYTES + if tls { TLS_BYTES } else { 0 }
 }
 
 /// The share of one connection in the budget. Dropping it returns what it holds.
@@ -168,7 +170,7 @@ impl Drop for ConnectionMemory {
 }
 
 fn over_allowance(bytes: u64) -> u64 {
-    bytes.saturating_sub(ALLOWANCE)
+    bytes.saturating_sub(ALLOWANCE_BYTES)
 }
 
 #[cfg(test)]
@@ -217,35 +219,38 @@ mod tests {
         assert_eq!(most_connections(512 << 20, false), 4096);
         assert_eq!(most_connections(512 << 20, true), 2730);
         assert_eq!(most_connections(0, true), 1, "a listener has one at least");
-        let (budget, metrics) = budget(8 * PLAIN);
+        let (budget, metrics) = budget(8 * CONNECTION_BYTES);
         let first = connection(&budget, true, 1);
         let second = connection(&budget, false, 1);
         second.hold(Buffered { streams: 1, ..Buffered::default() }, 0);
         let ClientMemory { connections, buffers, .. } = &metrics.client_memory;
-        assert_eq!((connections.held.get(), buffers.held.get()), (2 * PLAIN + TLS, 6 * KIB));
+        assert_eq!(
+            (connections.held.get(), buffers.held.get()),
+            (2 * CONNECTION_BYTES + TLS_BYTES, 6 * KIB)
+        );
         drop(second);
-        assert_eq!((connections.held.get(), buffers.held.get()), (PLAIN + TLS, 0));
+        assert_eq!((connections.held.get(), buffers.held.get()), (CONNECTION_BYTES + TLS_BYTES, 0));
         drop(first);
         assert_eq!(connections.held.get(), 0);
     }
 
     #[test]
     fn every_connection_has_its_allowance() {
-        let (budget, metrics) = budget(8 * PLAIN);
+        let (budget, metrics) = budget(8 * CONNECTION_BYTES);
         let [greedy, modest] = [1, 1].map(|host| connection(&budget, false, host));
         let other = connection(&budget, false, 2);
-        let half = PLAIN / 2;
-        assert!(greedy.take_waiting(ALLOWANCE + half), "its allowance and half of the part");
+        let half = CONNECTION_BYTES / 2;
+        assert!(greedy.take_waiting(ALLOWANCE_BYTES + half), "its allowance and half of the part");
         assert!(!greedy.take_waiting(1));
-        assert!(modest.take_waiting(ALLOWANCE));
+        assert!(modest.take_waiting(ALLOWANCE_BYTES));
         assert!(!modest.take_waiting(1), "both connections are of one address");
-        assert!(other.take_waiting(ALLOWANCE + half / 2), "another has half of the rest");
+        assert!(other.take_waiting(ALLOWANCE_BYTES + half / 2), "another has half of the rest");
         assert_eq!(metrics.client_memory.waiting.held.get(), half + half / 2);
-        other.give_back_waiting(ALLOWANCE + half / 2);
+        other.give_back_waiting(ALLOWANCE_BYTES + half / 2);
         greedy.give_back_waiting(1);
         assert!(modest.take_waiting(1));
-        modest.give_back_waiting(ALLOWANCE + 1);
-        greedy.give_back_waiting(ALLOWANCE + half - 1);
+        modest.give_back_waiting(ALLOWANCE_BYTES + 1);
+        greedy.give_back_waiting(ALLOWANCE_BYTES + half - 1);
         assert_eq!(metrics.client_memory.waiting.held.get(), 0);
     }
 
@@ -255,7 +260,7 @@ mod tests {
         fn waiting_bytes_come_back(
             steps in prop::collection::vec((0..3_usize, 0..40_000_u64), 1..100)
         ) {
-            let (budget, metrics) = budget(16 * PLAIN);
+            let (budget, metrics) = budget(16 * CONNECTION_BYTES);
             let connections: Vec<ConnectionMemory> =
                 [1, 1, 2].map(|host| connection(&budget, false, host)).into();
             let mut taken: Vec<(usize, u64)> = Vec::new();
@@ -265,7 +270,7 @@ mod tests {
                 } else if let Some((index, bytes)) = taken.pop() {
                     connections[index].give_back_waiting(bytes);
                 }
-                prop_assert!(metrics.client_memory.waiting.held.get() <= 2 * PLAIN);
+                prop_assert!(metrics.client_memory.waiting.held.get() <= 2 * CONNECTION_BYTES);
             }
             for (index, bytes) in taken {
                 connections[index].give_back_waiting(bytes);

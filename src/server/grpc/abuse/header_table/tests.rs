@@ -32,11 +32,11 @@ const STORED_PATH: [u8; 3] = [0x44, 1, b'/'];
 
 #[test]
 fn only_stored_slices_keep_their_buffer() {
-    let raw = READ_BUFFER;
+    let raw = READ_BUFFER_BYTES;
     let table: &[(&[u8], u64)] = &[
         (&STORED_PATH, raw),
         (&[0x44, 0], raw),
-        (&[0x44, 0x81, 0x63], HUFFMAN_BUFFER),
+        (&[0x44, 0x81, 0x63], HUFFMAN_BUFFER_BYTES),
         (&[0x41, 1, b'a'], raw),
         (&[0x46, 1, b'h'], raw),
         (&[0x40, 5, b':', b'p', b'a', b't', b'h', 1, b'/'], raw),
@@ -78,9 +78,9 @@ fn names_are_found_in_the_table() {
     let newest = [0x7e, 1, b'b'];
     let second = [0x7f, 0, 1, b'b'];
     let other = [0x40, 1, b'x', 1, b'y'];
-    let two = 2 * READ_BUFFER;
+    let two = 2 * READ_BUFFER_BYTES;
     assert_eq!(kept_by(0, &[&STORED_PATH[..], &newest].concat()), two);
-    assert_eq!(kept_by(0, &[&STORED_PATH[..], &other, &newest].concat()), READ_BUFFER);
+    assert_eq!(kept_by(0, &[&STORED_PATH[..], &other, &newest].concat()), READ_BUFFER_BYTES);
     assert_eq!(kept_by(0, &[&STORED_PATH[..], &other, &second].concat()), two);
 }
 
@@ -88,13 +88,13 @@ fn names_are_found_in_the_table() {
 fn padding_and_priority_are_no_headers() {
     let (path, none): ([u8; 3], [u8; 0]) = (STORED_PATH, []);
     let payload = |before: &[u8], after: &[u8]| -> Vec<u8> { [before, &path[..], after].concat() };
-    assert_eq!(kept_by(PADDED, &payload(&[3], &path)), READ_BUFFER);
+    assert_eq!(kept_by(PADDED, &payload(&[3], &path)), READ_BUFFER_BYTES);
     assert_eq!(kept_by(PADDED, &payload(&[200], &none)), 0, "more than there is");
-    assert_eq!(kept_by(WITH_PRIORITY, &payload(&[0, 0, 0, 9, 16], &none)), READ_BUFFER);
+    assert_eq!(kept_by(WITH_PRIORITY, &payload(&[0, 0, 0, 9, 16], &none)), READ_BUFFER_BYTES);
     assert_eq!(kept_by(WITH_PRIORITY, &payload(&[0, 0, 0, 1, 16], &none)), 0, "on itself");
     assert_eq!(kept_by(WITH_PRIORITY, &payload(&[0x80, 0, 0, 1, 16], &none)), 0, "exclusively");
     let both = PADDED | WITH_PRIORITY;
-    assert_eq!(kept_by(both, &payload(&[1, 0, 0, 0, 9, 16], &[0])), READ_BUFFER);
+    assert_eq!(kept_by(both, &payload(&[1, 0, 0, 0, 9, 16], &[0])), READ_BUFFER_BYTES);
     assert_eq!(kept_by(both, &payload(&[1, 0, 0, 0, 1, 16], &[0])), 0);
 }
 
@@ -104,10 +104,10 @@ fn a_block_continues_in_further_frames() {
     send(&mut table, 0, &STORED_PATH[..1], 1);
     table.begin_continuation(FRAME_HEADER + 2, 2);
     assert!(table.read(&STORED_PATH[1..]));
-    assert_eq!(table.kept_bytes(), READ_BUFFER);
+    assert_eq!(table.kept_bytes(), READ_BUFFER_BYTES);
     table.begin_frame(FRAME_HEADER + 3);
     assert!(table.read(&STORED_PATH));
-    assert_eq!(table.kept_bytes(), READ_BUFFER, "a frame without headers");
+    assert_eq!(table.kept_bytes(), READ_BUFFER_BYTES, "a frame without headers");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn large_frames_and_blocks_keep_large_buffers() {
     let unstored = [&[0x00, 1, b'x', 0xff, 0xd1, 0x0e][..], &[0; 2000], &[0x44, 0x81, 0]].concat();
     send(&mut table, 0, &unstored, 9);
     let block = (FRAME_HEADER + unstored.len()) as u64;
-    assert_eq!(table.kept_bytes(), 4 * block - HUFFMAN_BUFFER + 4 * block);
+    assert_eq!(table.kept_bytes(), 4 * block - HUFFMAN_BUFFER_BYTES + 4 * block);
 }
 
 #[test]
