@@ -88,7 +88,7 @@ pub(super) fn run(args: &PlanArgs) -> anyhow::Result<u8> {
     let source = RuleSource::new(args.config.as_deref(), &args.rules, &args.rule_options)?;
     let Some(source) = source else { return Ok(exit::BAD_CONFIG) };
     let Some(rules) = source.read()? else { return Ok(exit::BAD_CONFIG) };
-    let loads = chosen(&rules, &args.chosen, args.keys)?;
+    let loads = rule_loads(&rules, &args.chosen, args.keys)?;
     let settings = source.settings.unwrap_or_default();
     let mut inputs = Inputs::new(args.rps, loads, &settings);
     inputs.descriptors = args.descriptors;
@@ -111,7 +111,7 @@ pub(super) fn run(args: &PlanArgs) -> anyhow::Result<u8> {
 }
 
 /// The rules with a limit, or those of them that `chosen` names.
-fn chosen(rules: &RuleSet, chosen: &[String], keys: u64) -> anyhow::Result<Vec<RuleLoad>> {
+fn rule_loads(rules: &RuleSet, chosen: &[String], keys: u64) -> anyhow::Result<Vec<RuleLoad>> {
     let all: Vec<RuleLoad> =
         rules.rules().iter().filter_map(|rule| RuleLoad::of(rule, keys)).collect();
     anyhow::ensure!(!all.is_empty(), "no rule has a limit; name rule files with --rules");
@@ -152,33 +152,33 @@ fn write(out: &mut impl Write, plan: &CapacityPlan, workers: u32) -> io::Result<
     writeln!(
         out,
         "             each {} calls/s, {} steps/s, {} cores, {} credit pools, {} replicas",
-        figure(instance.calls_per_second),
-        figure(instance.steps_per_second),
+        two_digits(instance.calls_per_second),
+        two_digits(instance.steps_per_second),
         cores(instance.cores),
-        figure(instance.credit_pools),
-        figure(instance.replicas)
+        two_digits(instance.credit_pools),
+        two_digits(instance.replicas)
     )?;
     writeln!(
         out,
         "primaries    {}; needed: {}; at most {} counters in all",
         plan.primaries,
         needed(plan.primaries_needed),
-        figure(redis.counters_max)
+        two_digits(redis.counters_max)
     )?;
     writeln!(
         out,
         "             all {} script calls/s, {} steps/s, {} B/s in, {} B/s out",
-        figure(redis.script_calls_per_second),
-        figure(redis.steps_per_second),
-        figure(redis.request_bytes_per_second),
-        figure(redis.reply_bytes_per_second)
+        two_digits(redis.script_calls_per_second),
+        two_digits(redis.steps_per_second),
+        two_digits(redis.request_bytes_per_second),
+        two_digits(redis.reply_bytes_per_second)
     )?;
     writeln!(
         out,
         "             the hottest {} script calls/s of {} steps, {} % of all steps, {} cores",
-        figure(hottest_primary.script_calls_per_second),
-        figure(hottest_primary.steps_per_script_call),
-        figure(100.0 * hottest_primary.share),
+        two_digits(hottest_primary.script_calls_per_second),
+        two_digits(hottest_primary.steps_per_script_call),
+        two_digits(100.0 * hottest_primary.share),
         cores(hottest_primary.cores)
     )?;
     writeln!(
@@ -195,13 +195,13 @@ fn write(out: &mut impl Write, plan: &CapacityPlan, workers: u32) -> io::Result<
             "rule         {} ({}): {} steps/s, {} of them by one counter",
             rule.name,
             rule.mode,
-            figure(rule.steps_per_second),
-            figure(of_one)
+            two_digits(rule.steps_per_second),
+            two_digits(of_one)
         )?;
     }
     for (index, bound) in plan.bounds.iter().enumerate() {
         if index == 0 || bound.used >= UTILIZATION_MAX {
-            let used = figure(100.0 * bound.used);
+            let used = two_digits(100.0 * bound.used);
             writeln!(out, "bound        {used} % of {}; change: {}", bound.what, bound.change)?;
         }
     }
@@ -213,11 +213,11 @@ fn needed(number: Option<u32>) -> String {
 }
 
 fn cores(cores: Cores) -> String {
-    format!("{} to {}", figure(cores.low), figure(cores.high))
+    format!("{} to {}", two_digits(cores.low), two_digits(cores.high))
 }
 
 /// A number with two significant digits.
-fn figure(number: f64) -> String {
+fn two_digits(number: f64) -> String {
     if number <= 0.0 {
         return "0".to_owned();
     }
@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_two_significant_digits() {
+    fn numbers_have_two_significant_digits() {
         for (number, text) in [
             (0.0, "0"),
             (0.001_234, "0.0012"),
@@ -258,7 +258,7 @@ mod tests {
             (999_999.0, "1.0 M"),
             (12_345_678.0, "12 M"),
         ] {
-            assert_eq!(figure(number), text, "{number}");
+            assert_eq!(two_digits(number), text, "{number}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::figure;
+use super::two_digits;
 use crate::capacity::{Inputs, RuleLoad, calculate};
 use crate::rules::{Options, SourceFile, compile};
 use crate::settings::Settings;
@@ -50,15 +50,15 @@ fn table() -> String {
                 ["exact", "leased", "synced"].map(|mode| json(mode, calls, instances, primaries));
             let cell = |plan: &Value| {
                 let hottest = &plan["hottest_primary"];
-                let calls = figure(number(&hottest["script_calls_per_second"]));
-                format!("{calls}, {}", figure(number(&hottest["cores"]["low"])))
+                let calls = two_digits(number(&hottest["script_calls_per_second"]));
+                format!("{calls}, {}", two_digits(number(&hottest["cores"]["low"])))
             };
             let connections = number(&exact["redis"]["connections_per_primary"]);
             let bound = &exact["bounds"][0];
             let what = bound["what"].as_str().expect("a name");
-            let used = figure(100.0 * number(&bound["used"]));
+            let used = two_digits(100.0 * number(&bound["used"]));
             let cells = [&exact, &leased, &synced].map(cell).join(" | ");
-            let load = format!("{} | {instances} | {primaries}", figure(calls));
+            let load = format!("{} | {instances} | {primaries}", two_digits(calls));
             writeln!(table, "| {load} | {connections} | {cells} | {what}: {used} % |")
                 .expect("memory");
         }
