@@ -78,11 +78,11 @@ pub(super) struct ActiveRules {
     /// Whether the first load succeeded. False only with `rules.start_without_rules`.
     first_load_ok: bool,
     /// Locked while the files are read and loaded, so that older files never replace newer ones. Taken
-    /// before `last_attempt`.
+    /// before `load_state`.
     reading: Mutex<()>,
     /// Locked during a load, but not while files are read: a hanging volume does not delay rules by
     /// xDS.
-    last_attempt: Mutex<LastAttempt>,
+    load_state: Mutex<LoadState>,
 }
 
 /// Compiled rules, and the warnings about them.
@@ -90,7 +90,7 @@ type CompiledRules = (RuleSet, Vec<RuleProblem>);
 
 /// What the last loads read.
 #[derive(Debug)]
-struct LastAttempt {
+struct LoadState {
     /// The hash of the files and overlays, also of invalid ones.
     digest: u64,
     /// The paths from which no active rule was loaded.
@@ -149,7 +149,7 @@ impl ActiveRules {
             reloads: RuleReloads::default(),
             retired: Mutex::default(),
             reading: Mutex::default(),
-            last_attempt: Mutex::new(LastAttempt {
+            load_state: Mutex::new(LoadState {
                 digest,
                 without_files,
                 refused: None,
@@ -161,7 +161,7 @@ impl ActiveRules {
 
     /// Reloads the rules whenever the content of their files or overlays changes.
     pub(super) fn watch(self: &Arc<ActiveRules>) -> io::Result<Watcher> {
-        let known = self.last_attempt().digest;
+        let known = self.load_state().digest;
         let (paths, overlay_paths) = (self.paths.clone(), self.overlay_paths.clone());
         let watched = [&paths[..], &overlay_paths[..]].concat();
         let (rules, freed_from) = (Arc::clone(self), Arc::clone(self));
@@ -214,14 +214,14 @@ impl ActiveRules {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         let sources = RuleSources::read(&self.paths, &self.overlay_paths);
         let digest = sources.digest();
-        let mut last_attempt = self.last_attempt();
-        if trigger == Trigger::FileChange && digest == last_attempt.digest {
+        let mut load_state = self.load_state();
+        if trigger == Trigger::FileChange && digest == load_state.digest {
             return;
         }
-        last_attempt.digest = digest;
-        last_attempt.refused = None;
+        load_state.digest = digest;
+        load_state.refused = None;
         let without_files = sources.without_files();
-        let missing = without_files.iter().find(|path| !last_attempt.without_files.contains(path));
+        let missing = without_files.iter().find(|path| !load_state.without_files.contains(path));
         if let (Trigger::FileChange, Some(path)) = (trigger, missing) {
             let path = path.display().to_string();
             let path = one_line(&path);
@@ -229,15 +229,15 @@ impl ActiveRules {
             tracing::error!("{error}");
             return self.reject(error);
         }
-        match sources.compile_with(&last_attempt.active.xds, &self.options) {
+        match sources.compile_with(&load_state.active.xds, &self.options) {
             Ok(compiled) => {
                 let clashes = domains_by_xds(&self.snapshot().rules, &compiled.0);
                 if clashes.is_empty() {
-                    let xds = last_attempt.active.xds.clone();
+                    let xds = load_state.active.xds.clone();
                     let sources = RuleSources { xds, ..sources };
-                    return self.activate_files(sources, compiled, &mut last_attempt);
+                    return self.activate_files(sources, compiled, &mut load_state);
                 }
-                last_attempt.refused = Some(sources);
+                load_state.refused = Some(sources);
                 log_problems(&clashes);
                 self.reject(texts(&clashes).join("\n"));
             }
@@ -253,14 +253,14 @@ impl ActiveRules {
         &self,
         sources: RuleSources,
         (rules, warnings): CompiledRules,
-        last_attempt: &mut LastAttempt,
+        load_state: &mut LoadState,
     ) {
         let count = rules.rules().len();
-        self.activate(rules, &warnings, &mut last_attempt.logged);
+        self.activate(rules, &warnings, &mut load_state.logged);
         // Not before: after a panic, the same files or the same response must not look active.
-        last_attempt.without_files = sources.without_files();
-        last_attempt.active = sources;
-        last_attempt.refused = None;
+        load_state.without_files = sources.without_files();
+        load_state.active = sources;
+        load_state.refused = None;
         self.last_error.store(None);
         self.reloads.succeeded();
         tracing::info!(rules = count, "rules reloaded");
@@ -270,20 +270,20 @@ impl ActiveRules {
     /// outcome has every reason against it. This takes about as long as a reload of files, so it needs
     /// a thread that may block.
     pub(super) fn apply_xds(&self, version: &str, resources: &[XdsResource<'_>]) -> XdsOutcome {
-        let mut last_attempt = self.last_attempt();
-        let sources = &last_attempt.active;
+        let mut load_state = self.load_state();
+        let sources = &load_state.active;
         let now = self.snapshot_owned();
         let XdsUpdate { rules: xds, mut problems, kept, dropped } =
             sources.xds.update(version, resources, &now.rules, &self.options);
         // A control plane may repeat a response, also under a new version.
         if xds != sources.xds {
             match sources.compile_with(&xds, &self.options) {
-                Ok(compiled) => self.activate_xds(xds, compiled, &mut last_attempt),
+                Ok(compiled) => self.activate_xds(xds, compiled, &mut load_state),
                 Err(more) => problems.extend(more),
             }
         }
         let reasons = bounded(&texts(&problems));
-        self.record_xds(&reasons, &mut last_attempt.logged);
+        self.record_xds(&reasons, &mut load_state.logged);
         XdsOutcome { reasons, kept, dropped }
     }
 
@@ -293,17 +293,17 @@ impl ActiveRules {
         &self,
         xds: XdsRules,
         (rules, warnings): CompiledRules,
-        last_attempt: &mut LastAttempt,
+        load_state: &mut LoadState,
     ) {
-        if let Some(files) = &last_attempt.refused
+        if let Some(files) = &load_state.refused
             && let Some(compiled) = self.compile_refused(files, &xds, &rules)
         {
             let sources = RuleSources { xds, ..files.clone() };
-            return self.activate_files(sources, compiled, last_attempt);
+            return self.activate_files(sources, compiled, load_state);
         }
-        self.activate(rules, &warnings, &mut last_attempt.logged);
+        self.activate(rules, &warnings, &mut load_state.logged);
         // Not before: after a panic, the same response must not look active.
-        last_attempt.active.xds = xds;
+        load_state.active.xds = xds;
     }
 
     /// The refused files, compiled with new rules by xDS. `None` while they define a domain that is by xDS
@@ -326,7 +326,7 @@ impl ActiveRules {
     /// The active rules by xDS as encoded resources. A response with them gives the same rules.
     pub(super) fn xds_resources(&self) -> Vec<Vec<u8>> {
         // The domains share their memory, so that the lock is short.
-        let xds: XdsRules = self.last_attempt().active.xds.clone();
+        let xds: XdsRules = self.load_state().active.xds.clone();
         xds.resources()
     }
 
@@ -370,9 +370,9 @@ impl ActiveRules {
         tracing::error!("rules not reloaded: the active rules stay");
     }
 
-    fn last_attempt(&self) -> MutexGuard<'_, LastAttempt> {
+    fn load_state(&self) -> MutexGuard<'_, LoadState> {
         // A panic during a load leaves the record of the load before it, which is valid.
-        self.last_attempt.lock().unwrap_or_else(PoisonError::into_inner)
+        self.load_state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

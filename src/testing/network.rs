@@ -13,7 +13,7 @@ use crate::key::CounterKey;
 use crate::store::StoreError;
 use crate::time::{Clock, ClockOffset, Micros};
 
-/// What the way to a node does to calls.
+/// What the link to a node does to calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conditions {
     /// The shortest latency each way, in milliseconds.
@@ -21,9 +21,9 @@ pub(crate) struct Conditions {
     /// The most milliseconds that are added to a latency at random, so that calls overtake others.
     pub(crate) jitter: u64,
     /// Calls of 100 that are lost, with their connection or without.
-    pub(crate) loses: u64,
+    pub(crate) loss_percent: u64,
     /// Further calls of 100 that are lost with their connection.
-    pub(crate) cuts: u64,
+    pub(crate) cut_percent: u64,
 }
 
 /// Whether one call and its reply are delivered.
@@ -60,14 +60,14 @@ pub(crate) struct Network {
 
 struct Inner {
     rng: Rng,
-    /// The way to each node.
-    ways: Vec<Way>,
+    /// The link to each node.
+    links: Vec<Link>,
     calls: u64,
 }
 
-/// The way to one node.
+/// The link to one node.
 #[derive(Clone, Copy, Debug, Default)]
-struct Way {
+struct Link {
     conditions: Conditions,
     /// Whether no instance has a connection.
     down: bool,
@@ -76,15 +76,15 @@ struct Way {
 }
 
 impl Network {
-    /// A network to this number of nodes, with the same conditions on every way.
+    /// A network to this number of nodes, with the same conditions on every link.
     pub(crate) fn new(
         seed: u64,
         epoch: Micros,
         nodes: usize,
         conditions: Conditions,
     ) -> Arc<Network> {
-        let ways = vec![Way { conditions, ..Way::default() }; nodes];
-        let inner = Inner { rng: Rng::new(seed), ways, calls: 0 };
+        let links = vec![Link { conditions, ..Link::default() }; nodes];
+        let inner = Inner { rng: Rng::new(seed), links, calls: 0 };
         Arc::new(Network {
             begin: Instant::now(),
             epoch,
@@ -119,24 +119,24 @@ impl Network {
         lock(&self.nodes[node])
     }
 
-    /// Sets the conditions on the way to a node.
+    /// Sets the conditions on the link to a node.
     pub(crate) fn set_conditions(&self, node: usize, conditions: Conditions) {
-        lock(&self.inner).ways[node].conditions = conditions;
+        lock(&self.inner).links[node].conditions = conditions;
     }
 
     /// Sets whether no instance has a connection to a node.
     pub(crate) fn set_down(&self, node: usize, down: bool) {
-        lock(&self.inner).ways[node].down = down;
+        lock(&self.inner).links[node].down = down;
     }
 
     /// Sets whether no call arrives at a node.
     pub(crate) fn set_stalled(&self, node: usize, stalled: bool) {
-        lock(&self.inner).ways[node].stalled = stalled;
+        lock(&self.inner).links[node].stalled = stalled;
     }
 
     /// Whether no instance has a connection to a node.
     pub(super) fn is_down(&self, node: usize) -> bool {
-        lock(&self.inner).ways[node].down
+        lock(&self.inner).links[node].down
     }
 
     /// Calls so far.
@@ -147,12 +147,12 @@ impl Network {
     /// The latencies and the delivery of the next call to a node.
     pub(super) fn round_trip(&self, node: usize) -> RoundTrip {
         let mut inner = lock(&self.inner);
-        let Way { conditions, stalled, .. } = inner.ways[node];
-        let Conditions { latency, jitter, loses, cuts } = conditions;
+        let Link { conditions, stalled, .. } = inner.links[node];
+        let Conditions { latency, jitter, loss_percent, cut_percent } = conditions;
         let rng = &mut inner.rng;
         let delivery = if stalled {
             Delivery::RequestLost
-        } else if loses > 0 && rng.chance(loses) {
+        } else if loss_percent > 0 && rng.chance(loss_percent) {
             rng.pick(&[
                 Delivery::RequestLost,
                 Delivery::ReplyLost,
@@ -160,7 +160,7 @@ impl Network {
                 Delivery::Cut { applied: true },
                 Delivery::ErrorReply,
             ])
-        } else if cuts > 0 && rng.chance(cuts) {
+        } else if cut_percent > 0 && rng.chance(cut_percent) {
             Delivery::Cut { applied: rng.chance(50) }
         } else {
             Delivery::Applied

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use crate::time::Micros;
 
 /// How long a text is remembered.
-const MEMORY: Micros = Micros::from_secs(10 * 60);
+const KEPT_FOR: Micros = Micros::from_secs(10 * 60);
 
 /// Most texts in memory. When it is full, all are forgotten.
 const TEXTS_MAX: usize = 10_000;
@@ -24,7 +24,7 @@ impl LoggedTexts {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
         let hash = hasher.finish();
-        let is_recent = |at: &Micros| now.saturating_sub(*at) < MEMORY;
+        let is_recent = |at: &Micros| now.saturating_sub(*at) < KEPT_FOR;
         if self.times.get(&hash).is_some_and(is_recent) {
             return false;
         }
@@ -50,7 +50,7 @@ mod tests {
         assert!(logged.is_new("a", start));
         assert!(logged.is_new("b", start));
         assert!(!logged.is_new("a", start.saturating_add(Micros::from_secs(599))));
-        assert!(logged.is_new("a", start.saturating_add(MEMORY)));
+        assert!(logged.is_new("a", start.saturating_add(KEPT_FOR)));
     }
 
     #[test]

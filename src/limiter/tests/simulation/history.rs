@@ -1,8 +1,8 @@
-//! The history of one run: what was asked, what Redis applied, and how it reads as text.
+//! The history of one run: what was requested, what Redis applied, and how it reads as text.
 
 use std::fmt::Write;
 
-use super::recording_store::Call;
+use super::recording_store::RecordedCall;
 use super::rules;
 use super::schedule::Schedule;
 use crate::key::CounterKey;
@@ -17,16 +17,16 @@ use crate::time::Micros;
 pub(super) struct History {
     /// The key of each counter.
     pub(super) keys: Vec<CounterKey>,
-    pub(super) asked: Vec<Asked>,
+    pub(super) requests: Vec<RequestRecord>,
     /// What the nodes did, in order.
     pub(super) applied: Vec<Applied>,
     /// What the instances sent, one instance after another.
-    pub(super) calls: Vec<Call>,
+    pub(super) calls: Vec<RecordedCall>,
     /// The calls without an outcome, and the detached ones that were possibly not applied.
     pub(super) lost: Vec<LostCall>,
-    pub(super) notes: Vec<(Micros, Note)>,
+    pub(super) disturbances: Vec<(Micros, Disturbance)>,
     /// What each instance had at its end: calls in flight, and replicas.
-    pub(super) kept: Vec<(usize, u64)>,
+    pub(super) left_over: Vec<(usize, u64)>,
     /// The largest error of an instance's estimate of a node's clock.
     pub(super) clock_error: Micros,
     pub(super) end: Micros,
@@ -36,11 +36,11 @@ pub(super) struct History {
 
 /// One descriptor of one request.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestRecord {
     pub(super) instance: usize,
     pub(super) counter: usize,
     pub(super) hits: i64,
-    pub(super) kind: Kind,
+    pub(super) kind: RequestKind,
     /// When the request arrived, and when its response was ready.
     pub(super) begun: Micros,
     pub(super) end: Micros,
@@ -49,7 +49,7 @@ pub(super) struct Asked {
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     /// It takes hits or gives them back.
     Hits,
     /// It closes the lease of the request with this index.
@@ -70,10 +70,10 @@ pub(super) enum Decided {
 
 /// An event that is neither a request nor a step.
 #[derive(Clone, Debug)]
-pub(super) enum Note {
+pub(super) enum Disturbance {
     Reload(usize),
     Delete(usize),
-    /// The conditions on the way to a node.
+    /// The conditions on the link to a node.
     Conditions(usize, Conditions),
     Down(usize, bool),
     Stalled(usize, bool),
@@ -81,11 +81,11 @@ pub(super) enum Note {
     Drained(usize),
 }
 
-impl Asked {
+impl RequestRecord {
     /// The hits that passed.
     pub(super) fn passed(&self) -> i64 {
         match (self.kind, self.decided) {
-            (Kind::Hits, Decided::Passed) => self.hits.max(0),
+            (RequestKind::Hits, Decided::Passed) => self.hits.max(0),
             _ => 0,
         }
     }
@@ -93,7 +93,7 @@ impl Asked {
     /// The hits that were given back on request, or because another counter denied.
     pub(super) fn returned(&self) -> i64 {
         match (self.kind, self.decided) {
-            (Kind::Hits, Decided::Passed) => (-self.hits).max(0),
+            (RequestKind::Hits, Decided::Passed) => (-self.hits).max(0),
             _ => 0,
         }
     }
@@ -102,7 +102,7 @@ impl Asked {
 impl History {
     /// The number of records.
     pub(super) fn len(&self) -> usize {
-        self.asked.len() + self.applied.len() + self.notes.len()
+        self.requests.len() + self.applied.len() + self.disturbances.len()
     }
 
     /// The state of a counter at the end.
@@ -123,18 +123,18 @@ pub(super) fn text(schedule: &Schedule, history: &History) -> String {
         offsets.len(),
         conditions.latency,
         conditions.jitter,
-        conditions.loses,
+        conditions.loss_percent,
         history.clock_error.0,
     );
     for (index, counter) in counters.iter().enumerate() {
         let _ = writeln!(text, "  c{index}: {}", described(*variant, counter));
     }
     let mut lines: Vec<(Micros, String)> = Vec::new();
-    for asked in &history.asked {
-        let Asked { instance, counter, hits, kind, begun, end, decided, .. } = asked;
+    for request in &history.requests {
+        let RequestRecord { instance, counter, hits, kind, begun, end, decided, .. } = request;
         let closes = match kind {
-            Kind::Hits => String::new(),
-            Kind::Closes(_) => " closing a lease".to_owned(),
+            RequestKind::Hits => String::new(),
+            RequestKind::Closes(_) => " closing a lease".to_owned(),
         };
         let took = end.saturating_sub(*begun).0 / 1_000;
         lines.push((
@@ -147,21 +147,23 @@ pub(super) fn text(schedule: &Schedule, history: &History) -> String {
         let what = one.step.as_ref().map_or("deleted".to_owned(), |step| stepped(step, one));
         lines.push((one.at, format!("     Redis from i{} c{counter}: {what}", one.instance)));
     }
-    for (at, note) in &history.notes {
-        let note = match note {
-            Note::Reload(variant) => format!("reload: {} rules {variant}", rules::theme(*variant)),
-            Note::Delete(instance) => format!("i{instance} deletes a counter"),
-            Note::Conditions(node, conditions) => {
+    for (at, disturbance) in &history.disturbances {
+        let disturbance = match disturbance {
+            Disturbance::Reload(variant) => {
+                format!("reload: {} rules {variant}", rules::theme(*variant))
+            }
+            Disturbance::Delete(instance) => format!("i{instance} deletes a counter"),
+            Disturbance::Conditions(node, conditions) => {
                 format!("{} ms to node {node}", conditions.latency)
             }
-            Note::Down(node, true) => format!("no connections to node {node}"),
-            Note::Down(node, false) => format!("connections to node {node} again"),
-            Note::Stalled(node, true) => format!("node {node} stalls"),
-            Note::Stalled(node, false) => format!("node {node} answers again"),
-            Note::Drain(instance) => format!("i{instance} is to end"),
-            Note::Drained(instance) => format!("i{instance} has ended"),
+            Disturbance::Down(node, true) => format!("no connections to node {node}"),
+            Disturbance::Down(node, false) => format!("connections to node {node} again"),
+            Disturbance::Stalled(node, true) => format!("node {node} stalls"),
+            Disturbance::Stalled(node, false) => format!("node {node} answers again"),
+            Disturbance::Drain(instance) => format!("i{instance} is to end"),
+            Disturbance::Drained(instance) => format!("i{instance} has ended"),
         };
-        lines.push((*at, note));
+        lines.push((*at, disturbance));
     }
     lines.sort_by_key(|(at, _)| *at);
     for (at, line) in lines {

@@ -5,9 +5,9 @@ use crate::limit::{Algorithm, Limit, Mode};
 use crate::step::State;
 use crate::time::Micros;
 
-use super::history::{Asked, Decided, History, Kind, Note};
+use super::history::{Decided, Disturbance, History, RequestKind, RequestRecord};
 use super::rules::{self, Counter, Windows};
-use super::schedule::{Schedule, What};
+use super::schedule::{EventKind, Schedule};
 use crate::descriptor::Entry;
 use crate::key::CounterKey;
 use crate::rules::{Found, RuleLimit};
@@ -48,7 +48,7 @@ pub(super) const LAWS: [Law; 9] = [
     over::SYNCED,
     early::BESIDE_REDIS,
     early::BESIDE_HITS,
-    leak::KEPT,
+    leak::NOTHING_LEFT,
 ];
 
 /// The number of counters to which each of [`LAWS`] applied.
@@ -82,31 +82,33 @@ struct Facts<'a> {
     limit: Limit,
     mode: Mode,
     /// The requests to this counter.
-    asked: Vec<&'a Asked>,
+    requests: Vec<&'a RequestRecord>,
     /// Every call had an outcome, and every request a decision.
-    calm: bool,
+    fault_free: bool,
     /// The rules stay the same.
     same_rules: bool,
     /// The counter is never deleted.
-    kept: bool,
+    never_deleted: bool,
     /// The calls to this counter without an outcome.
     lost: Vec<&'a LostCall>,
     /// The largest error of an estimate of the clock of Redis. A request counts at an instant
     /// that differs from its arrival by at most this.
-    error: Micros,
+    clock_error: Micros,
 }
 
 impl<'a> Facts<'a> {
     fn of(schedule: &'a Schedule, history: &'a History, index: usize) -> Facts<'a> {
         let counter = schedule.counters[index];
         let key = history.keys[index];
-        let asked: Vec<&Asked> =
-            history.asked.iter().filter(|asked| asked.counter == index).collect();
+        let requests: Vec<&RequestRecord> =
+            history.requests.iter().filter(|request| request.counter == index).collect();
         let (limit, mode) = rule(&counter, schedule.variant);
-        let failed = |asked: &Asked| matches!(asked.decided, Decided::Failed(_) | Decided::Pending);
-        let down = schedule.events.iter().any(|event| matches!(event.what, What::Down { .. }));
-        let Conditions { loses, cuts, .. } = schedule.conditions;
-        let calm = !down && loses + cuts == 0 && history.lost.is_empty();
+        let failed = |request: &RequestRecord| {
+            matches!(request.decided, Decided::Failed(_) | Decided::Pending)
+        };
+        let down = schedule.events.iter().any(|event| matches!(event.what, EventKind::Down { .. }));
+        let Conditions { loss_percent, cut_percent, .. } = schedule.conditions;
+        let fault_free = !down && loss_percent + cut_percent == 0 && history.lost.is_empty();
         Facts {
             schedule,
             history,
@@ -114,12 +116,18 @@ impl<'a> Facts<'a> {
             key,
             limit,
             mode,
-            calm: calm && !history.asked.iter().any(failed),
-            same_rules: !history.notes.iter().any(|(_, note)| matches!(note, Note::Reload(_))),
-            kept: !history.notes.iter().any(|(_, note)| matches!(note, Note::Delete(_))),
+            fault_free: fault_free && !history.requests.iter().any(failed),
+            same_rules: !history
+                .disturbances
+                .iter()
+                .any(|(_, disturbance)| matches!(disturbance, Disturbance::Reload(_))),
+            never_deleted: !history
+                .disturbances
+                .iter()
+                .any(|(_, disturbance)| matches!(disturbance, Disturbance::Delete(_))),
             lost: history.lost.iter().filter(|lost| lost.key == key).collect(),
-            error: history.clock_error,
-            asked,
+            clock_error: history.clock_error,
+            requests,
         }
     }
 
@@ -134,10 +142,11 @@ impl<'a> Facts<'a> {
 
     /// Whether the counter has this mode under any rules of the run: 0 exact, 1 leased, 2 synced.
     fn ever_has(&self, mode: usize) -> bool {
-        let reloads = self.history.notes.iter().filter_map(|(_, note)| match note {
-            Note::Reload(variant) => Some(*variant),
-            _ => None,
-        });
+        let reloads =
+            self.history.disturbances.iter().filter_map(|(_, disturbance)| match disturbance {
+                Disturbance::Reload(variant) => Some(*variant),
+                _ => None,
+            });
         let mut variants = reloads.chain([self.schedule.variant]);
         variants.any(|variant| self.counter.mode(variant) == mode)
     }
@@ -147,13 +156,13 @@ impl<'a> Facts<'a> {
         let applied = self.history.applied.iter();
         let applied = applied.filter(|one| one.key == self.key && one.instance == instance);
         let drawn = applied.filter(|one| one.allowed && one.at <= at).map(|one| one.added());
-        let asked = self.asked.iter().filter(|one| one.instance == instance && one.end <= at);
-        drawn.sum::<i64>() - asked.map(|one| one.passed() - one.returned()).sum::<i64>()
+        let requests = self.requests.iter().filter(|one| one.instance == instance && one.end <= at);
+        drawn.sum::<i64>() - requests.map(|one| one.passed() - one.returned()).sum::<i64>()
     }
 
     /// Whether a hit passed.
     fn passes(&self) -> bool {
-        self.asked.iter().any(|asked| asked.passed() > 0)
+        self.requests.iter().any(|request| request.passed() > 0)
     }
 
     /// Whether no hit leaves the counter during the run.
@@ -165,12 +174,12 @@ impl<'a> Facts<'a> {
 
     /// Whether hits are given back or settled.
     fn gives_back(&self) -> bool {
-        let back = |asked: &&&Asked| {
-            asked.hits < 0
-                || matches!(asked.kind, Kind::Closes(_))
-                || asked.decided == Decided::Freed
+        let back = |request: &&&RequestRecord| {
+            request.hits < 0
+                || matches!(request.kind, RequestKind::Closes(_))
+                || request.decided == Decided::Freed
         };
-        self.asked.iter().any(|asked| back(&asked))
+        self.requests.iter().any(|request| back(&request))
     }
 
     /// The counter at `now`, in hits.
@@ -187,15 +196,15 @@ impl<'a> Facts<'a> {
 
     /// The earliest and the latest instant at which a request that arrived at `begun` counts.
     fn around(&self, begun: Micros) -> [Micros; 2] {
-        [begun.saturating_sub(self.error), begun.saturating_add(self.error)]
+        [begun.saturating_sub(self.clock_error), begun.saturating_add(self.clock_error)]
     }
 
     /// The longest time until the other synced instances know of a hit: the interval or two batches
     /// of exchanges, two calls, each as slow as any, and two periods of the job. 0 in other modes.
-    fn span(&self) -> Micros {
+    fn propagation_time(&self) -> Micros {
         let Mode::Synced { interval } = self.mode else { return Micros::ZERO };
         let changes = self.schedule.events.iter().filter_map(|event| match event.what {
-            What::Conditions { conditions, .. } => Some(conditions),
+            EventKind::Conditions { conditions, .. } => Some(conditions),
             _ => None,
         });
         let all = changes.chain([self.schedule.conditions]);

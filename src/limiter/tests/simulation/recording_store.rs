@@ -15,12 +15,12 @@ use crate::time::Micros;
 pub(super) struct RecordingStore {
     store: GuardedStore<SimulatedStore, LocalClock>,
     instance: usize,
-    calls: Mutex<Vec<Call>>,
+    calls: Mutex<Vec<RecordedCall>>,
 }
 
 /// One call, or one reading of a node's clock that failed.
 #[derive(Clone, Debug)]
-pub(super) struct Call {
+pub(super) struct RecordedCall {
     pub(super) instance: usize,
     pub(super) key: CounterKey,
     /// The step; `None` for a reading of the clock.
@@ -50,7 +50,7 @@ impl RecordingStore {
     }
 
     /// The calls so far.
-    pub(super) fn calls(&self) -> Vec<Call> {
+    pub(super) fn calls(&self) -> Vec<RecordedCall> {
         lock(&self.calls).clone()
     }
 
@@ -59,9 +59,9 @@ impl RecordingStore {
     }
 
     /// The call, before its result. A call that is dropped has none.
-    fn begin(&self, key: &CounterKey, step: Option<&Step>) -> Recorded<'_> {
+    fn begin(&self, key: &CounterKey, step: Option<&Step>) -> CallRecorder<'_> {
         let sent = self.now_of_nodes();
-        let call = Call {
+        let call = RecordedCall {
             instance: self.instance,
             key: *key,
             step: step.cloned(),
@@ -69,17 +69,17 @@ impl RecordingStore {
             ended: sent,
             error: Some(StoreError::Timeout),
         };
-        Recorded { store: self, call: Some(call) }
+        CallRecorder { store: self, call: Some(call) }
     }
 }
 
 /// Records a call when it ends.
-struct Recorded<'a> {
+struct CallRecorder<'a> {
     store: &'a RecordingStore,
-    call: Option<Call>,
+    call: Option<RecordedCall>,
 }
 
-impl Recorded<'_> {
+impl CallRecorder<'_> {
     fn end(mut self, error: Option<StoreError>) {
         if let Some(call) = &mut self.call {
             call.error = error;
@@ -87,15 +87,15 @@ impl Recorded<'_> {
     }
 }
 
-impl Drop for Recorded<'_> {
+impl Drop for CallRecorder<'_> {
     fn drop(&mut self) {
         let ended = self.store.now_of_nodes();
-        let call = self.call.take().map(|call| Call { ended, ..call });
+        let call = self.call.take().map(|call| RecordedCall { ended, ..call });
         lock(&self.store.calls).extend(call);
     }
 }
 
-impl Call {
+impl RecordedCall {
     /// Whether there was no outcome.
     pub(super) fn failed(&self) -> bool {
         self.error.is_some()

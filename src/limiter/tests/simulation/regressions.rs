@@ -2,7 +2,7 @@
 
 use super::history::Decided;
 use super::rules::{self, Counter, Windows};
-use super::schedule::{Event, Schedule, Then, What};
+use super::schedule::{Event, EventKind, FollowUp, Schedule};
 use super::{history, laws, run};
 use crate::limit::{Algorithm, Limit, Mode};
 use crate::testing::network::Conditions;
@@ -42,14 +42,14 @@ pub(super) fn counter(algorithm: Algorithm) -> Counter {
 }
 
 impl Schedule {
-    fn event(mut self, at: u64, what: What) -> Schedule {
+    fn event(mut self, at: u64, what: EventKind) -> Schedule {
         self.events.push(Event { at, what });
         self
     }
 
     fn hit(self, at: u64, instance: usize, hits: u64) -> Schedule {
-        let (parts, then) = (vec![(0, hits)], Then::Nothing);
-        self.event(at, What::Request { instance, parts, then })
+        let (parts, then) = (vec![(0, hits)], FollowUp::Nothing);
+        self.event(at, EventKind::Request { instance, parts, then })
     }
 
     fn hits(self, count: u64, from: u64, gap: u64, instance: usize) -> Schedule {
@@ -82,8 +82,8 @@ fn a_settlement_elsewhere_ends_cached_denials() {
         let (limit, _) = laws::rule(&counter, schedule.variant);
         let bucket = matches!(algorithm, Algorithm::TokenBucket);
         let all = if bucket { limit.tiers[0].burst } else { limit.tiers[0].requests };
-        let then = Then::Close { after: 300, instance: 0, hits: 0 };
-        let what = What::Request { instance: 0, parts: vec![(0, all)], then };
+        let then = FollowUp::Close { after: 300, instance: 0, hits: 0 };
+        let what = EventKind::Request { instance: 0, parts: vec![(0, all)], then };
         schedule.event(0, what).hit(100, 1, 1).hit(1_500, 1, 1).holds();
     }
 }
@@ -100,8 +100,8 @@ fn a_deletion_ends_the_exchange_of_its_replica() {
         // The replica is there after 114 ms, and its first exchange takes from 120 to 234 ms.
         let schedule = schedule.hit(0, 0, 1).hit(116, 0, 1).hit(117, 0, 1);
         let schedule = schedule
-            .event(125, What::Conditions { node: 0, conditions })
-            .event(at, What::Delete { instance: 0, counter: 0 })
+            .event(125, EventKind::Conditions { node: 0, conditions })
+            .event(at, EventKind::Delete { instance: 0, counter: 0 })
             .hit(at + 5, 0, 1);
         let history = run::run(&schedule);
         let deletion = history.applied.iter().position(|one| one.step.is_none());
@@ -163,7 +163,7 @@ fn a_drain_loses_nothing_that_is_under_way() {
                 limit.tiers[0].requests >= 60 && [0, 100_000].contains(&rules::interval(mode))
             };
             let schedule = schedule(counter(Algorithm::FixedWindow), mode, fits, 1, 60);
-            let drain = What::Drain { instance: 0 };
+            let drain = EventKind::Drain { instance: 0 };
             let mut schedule = schedule.hits(50, 0, 10, 0).event(at, drain);
             schedule.events.sort_by_key(|event| event.at);
             schedule.holds();
@@ -194,7 +194,7 @@ fn a_late_first_request_does_not_fill_a_bucket() {
     let (limit, _) = laws::rule(&counter, schedule.variant);
     let (burst, one) = (limit.tiers[0].burst, 2_000 / limit.tiers[0].requests);
     let conditions = Conditions { latency: 1, ..Conditions::default() };
-    let schedule = schedule.hit(0, 0, 1).event(1, What::Conditions { node: 0, conditions });
+    let schedule = schedule.hit(0, 0, 1).event(1, EventKind::Conditions { node: 0, conditions });
     // As long as two more hits take to drain.
     schedule.hit(2, 0, 1).hit(6, 0, 1).hits(burst, 10 + 4 * one, 0, 0).holds();
 }
@@ -218,17 +218,17 @@ fn a_refill_from_before_a_refund_denies_nothing() {
         let schedule = schedule(counter(algorithm), 1, fits, 1, 10);
         let (limit, _) = laws::rule(&schedule.counters[0], schedule.variant);
         // The refund is sent after the refill, on a faster network, and answered before it.
-        let then = Then::Refund { after: 16, instance: 0 };
+        let then = FollowUp::Refund { after: 16, instance: 0 };
         let parts = vec![(0, limit.tiers[0].requests)];
         let conditions = Conditions { latency: 5, ..Conditions::default() };
         let schedule = schedule
-            .event(0, What::Request { instance: 0, parts, then })
+            .event(0, EventKind::Request { instance: 0, parts, then })
             .hit(30, 0, 1)
-            .event(33, What::Conditions { node: 0, conditions })
+            .event(33, EventKind::Conditions { node: 0, conditions })
             .hit(48, 0, 1);
         let history = run::run(&schedule);
-        let [.., late] = &*history.asked else { panic!("four requests") };
-        assert_eq!((history.asked.len(), late.decided), (4, Decided::Passed));
+        let [.., late] = &*history.requests else { panic!("four requests") };
+        assert_eq!((history.requests.len(), late.decided), (4, Decided::Passed));
         schedule.holds();
     }
 }
@@ -239,7 +239,7 @@ fn only_unspent_credits_stay_charged_at_the_end() {
     for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow] {
         let fits = |limit: &Limit, _| limit.tiers[0].requests >= 20;
         let schedule = schedule(counter(algorithm), 1, fits, 1, 1);
-        schedule.hits(3, 0, 10, 0).event(300, What::Down { node: 0, down: true }).holds();
+        schedule.hits(3, 0, 10, 0).event(300, EventKind::Down { node: 0, down: true }).holds();
     }
 }
 
@@ -248,12 +248,12 @@ fn only_unspent_credits_stay_charged_at_the_end() {
 fn a_replica_may_end_with_unsent_refunds() {
     let fits = |limit: &Limit, _| limit.tiers[0].requests >= 3;
     let schedule = schedule(counter(Algorithm::FixedWindow), 2, fits, 1, 1);
-    let then = Then::Refund { after: 300, instance: 0 };
-    let hit = What::Request { instance: 0, parts: vec![(0, 1)], then };
+    let then = FollowUp::Refund { after: 300, instance: 0 };
+    let hit = EventKind::Request { instance: 0, parts: vec![(0, 1)], then };
     schedule
         .event(0, hit.clone())
         .event(0, hit)
-        .event(200, What::Down { node: 0, down: true })
+        .event(200, EventKind::Down { node: 0, down: true })
         .holds();
 }
 
@@ -264,11 +264,12 @@ fn a_refund_may_overtake_its_hit() {
         |limit: &Limit, mode: Mode| limit.tiers[0].requests >= 3 && rules::interval(mode) == 20_000;
     let schedule = schedule(counter(Algorithm::SlidingWindow), 2, fits, 2, 30);
     // The first hit creates the replica, which decides the second one. It is sent later.
-    let then = Then::Refund { after: 1, instance: 1 };
-    let hit = What::Request { instance: 0, parts: vec![(0, 1)], then };
+    let then = FollowUp::Refund { after: 1, instance: 1 };
+    let hit = EventKind::Request { instance: 0, parts: vec![(0, 1)], then };
     let schedule = schedule.event(0, hit.clone()).event(0, hit);
     let history = run::run(&schedule);
-    let kept: i64 = history.asked.iter().map(|asked| asked.passed() - asked.returned()).sum();
+    let kept: i64 =
+        history.requests.iter().map(|request| request.passed() - request.returned()).sum();
     let counted: i64 = history.applied.iter().map(|one| one.added()).sum();
     assert_eq!((kept, counted), (0, 1));
     schedule.holds();
@@ -286,18 +287,20 @@ fn nodes_fail_separately() {
         schedule.counters.push(counter(Algorithm::LeakyBucket));
         for at in 0..60 {
             let parts = vec![(0, 1), (1, 1), (2, 1)];
-            let what = What::Request { instance: at as usize % 2, parts, then: Then::Nothing };
+            let what =
+                EventKind::Request { instance: at as usize % 2, parts, then: FollowUp::Nothing };
             schedule = schedule.event(20 * at, what);
         }
         for (node, at) in [(0, 200), (1, 400), (2, 600)] {
-            let down = |down| What::Down { node, down };
+            let down = |down| EventKind::Down { node, down };
             schedule = schedule.event(at, down(true)).event(at + 300, down(false));
         }
         schedule.events.sort_by_key(|event| event.at);
         let history = run::run(&schedule);
-        let failed = |asked: &&history::Asked| matches!(asked.decided, Decided::Failed(_));
-        assert!(mode > 0 || history.asked.iter().any(|asked| failed(&asked)));
-        for failed in history.asked.iter().filter(failed) {
+        let failed =
+            |request: &&history::RequestRecord| matches!(request.decided, Decided::Failed(_));
+        assert!(mode > 0 || history.requests.iter().any(|request| failed(&request)));
+        for failed in history.requests.iter().filter(failed) {
             let node = history.keys[failed.counter].0[1] % 3;
             let from = EPOCH + 1_000 * (200 + 200 * node);
             // The breaker is open for at most a second after the connections are there again.

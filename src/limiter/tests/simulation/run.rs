@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use tokio::time::{sleep, sleep_until};
 
-use super::history::{Asked, Decided, History, Kind, Note};
+use super::history::{Decided, Disturbance, History, RequestKind, RequestRecord};
 use super::instance::{Instance, Part, key_of};
-use super::recording_store::Call;
+use super::recording_store::RecordedCall;
 use super::rules;
-use super::schedule::{Event, Schedule, Then, What};
+use super::schedule::{Event, EventKind, FollowUp, Schedule};
 use crate::decision::{Code, DecisionReason, Verdict};
 use crate::limit::Algorithm;
 use crate::testing::lock;
@@ -23,7 +23,7 @@ use crate::time::Micros;
 const REST: u64 = 8_000;
 
 /// The instances and their surroundings.
-struct World {
+struct Simulation {
     schedule: Schedule,
     network: Arc<Network>,
     instances: Vec<Arc<Instance>>,
@@ -32,8 +32,8 @@ struct World {
     /// Requests in progress, per instance.
     busy: Vec<AtomicUsize>,
     variant: AtomicUsize,
-    asked: Mutex<Vec<Asked>>,
-    notes: Mutex<Vec<(Micros, Note)>>,
+    requests: Mutex<Vec<RequestRecord>>,
+    disturbances: Mutex<Vec<(Micros, Disturbance)>>,
 }
 
 /// Runs `schedule` from its first event until all instances have ended in order.
@@ -44,17 +44,17 @@ pub(super) fn run(schedule: &Schedule) -> History {
         .build()
         .expect("a runtime without I/O");
     runtime.block_on(async {
-        let world = World::start(schedule.clone());
+        let simulation = Simulation::start(schedule.clone());
         for event in &schedule.events {
-            sleep_until(world.network.at(event.at)).await;
-            world.begin(event);
+            sleep_until(simulation.network.at(event.at)).await;
+            simulation.begin(event);
         }
-        world.end().await
+        simulation.end().await
     })
 }
 
-impl World {
-    fn start(schedule: Schedule) -> Arc<World> {
+impl Simulation {
+    fn start(schedule: Schedule) -> Arc<Simulation> {
         let epoch = Micros(schedule.epoch);
         let Schedule { seed, nodes, conditions, .. } = schedule;
         let network = Network::new(seed ^ 0xa5a5, epoch, nodes, conditions);
@@ -63,49 +63,49 @@ impl World {
                 Instance::start(&network, number, offset, schedule.timeout, schedule.period)
             })
             .collect();
-        Arc::new(World {
+        Arc::new(Simulation {
             serves: instances.iter().map(|_| AtomicBool::new(true)).collect(),
             busy: instances.iter().map(|_| AtomicUsize::new(0)).collect(),
             variant: AtomicUsize::new(schedule.variant),
-            asked: Mutex::default(),
-            notes: Mutex::default(),
+            requests: Mutex::default(),
+            disturbances: Mutex::default(),
             schedule,
             network,
             instances,
         })
     }
 
-    fn note(&self, note: Note) {
-        lock(&self.notes).push((self.network.now(), note));
+    fn record(&self, disturbance: Disturbance) {
+        lock(&self.disturbances).push((self.network.now(), disturbance));
     }
 
     fn begin(self: &Arc<Self>, event: &Event) {
-        let world = self.clone();
+        let simulation = self.clone();
         match event.what.clone() {
-            What::Request { instance, parts, then } => {
-                tokio::spawn(async move { world.request(instance, &parts, then).await });
+            EventKind::Request { instance, parts, then } => {
+                tokio::spawn(async move { simulation.request(instance, &parts, then).await });
             }
-            What::Reload { variant } => {
+            EventKind::Reload { variant } => {
                 self.variant.store(variant, Ordering::Relaxed);
-                self.note(Note::Reload(variant));
+                self.record(Disturbance::Reload(variant));
             }
-            What::Delete { instance, counter } => {
-                tokio::spawn(async move { world.delete(instance, counter).await });
+            EventKind::Delete { instance, counter } => {
+                tokio::spawn(async move { simulation.delete(instance, counter).await });
             }
-            What::Conditions { node, conditions } => {
+            EventKind::Conditions { node, conditions } => {
                 self.network.set_conditions(node, conditions);
-                self.note(Note::Conditions(node, conditions));
+                self.record(Disturbance::Conditions(node, conditions));
             }
-            What::Down { node, down } => {
+            EventKind::Down { node, down } => {
                 self.network.set_down(node, down);
-                self.note(Note::Down(node, down));
+                self.record(Disturbance::Down(node, down));
             }
-            What::Stalled { node, stalled } => {
+            EventKind::Stalled { node, stalled } => {
                 self.network.set_stalled(node, stalled);
-                self.note(Note::Stalled(node, stalled));
+                self.record(Disturbance::Stalled(node, stalled));
             }
-            What::Drain { instance } => {
-                tokio::spawn(async move { world.drain(instance).await });
+            EventKind::Drain { instance } => {
+                tokio::spawn(async move { simulation.drain(instance).await });
             }
         }
     }
@@ -117,7 +117,7 @@ impl World {
         candidates.into_iter().find(|&index| self.serves[index].load(Ordering::Relaxed))
     }
 
-    async fn request(self: &Arc<Self>, wanted: usize, parts: &[(usize, u64)], then: Then) {
+    async fn request(self: &Arc<Self>, wanted: usize, parts: &[(usize, u64)], then: FollowUp) {
         let takes: Vec<_> = parts.iter().map(|&(counter, hits)| (counter, hits as i64)).collect();
         let Some((ids, verdict)) = self.check(wanted, &takes, None).await else { return };
         if verdict.code == Code::OverLimit {
@@ -130,24 +130,24 @@ impl World {
         if let Some(rollback) = verdict.rollback {
             rollback.commit();
         }
-        let passed = lock(&self.asked)[ids[0]].passed() > 0;
+        let passed = lock(&self.requests)[ids[0]].passed() > 0;
         match then {
-            Then::Nothing => {}
-            Then::Refund { after, instance } if passed => {
+            FollowUp::Nothing => {}
+            FollowUp::Refund { after, instance } if passed => {
                 sleep(Duration::from_millis(after)).await;
                 let (counter, hits) = takes[0];
                 self.check(instance, &[(counter, -hits)], None).await;
             }
-            Then::Close { after, instance, hits } if passed => {
+            FollowUp::Close { after, instance, hits } if passed => {
                 let Some(lease) = lease else { return };
                 sleep(Duration::from_millis(after)).await;
                 // The rules may reserve for several counters under one lease.
                 let (counter, taken) = takes[0];
-                let slots = self.schedule.counters[counter].reserves;
-                let hits = if slots { hits as i64 } else { taken };
+                let reserves = self.schedule.counters[counter].reserves;
+                let hits = if reserves { hits as i64 } else { taken };
                 self.check(instance, &[(counter, hits)], Some((lease, ids[0]))).await;
             }
-            Then::Refund { .. } | Then::Close { .. } => {}
+            FollowUp::Refund { .. } | FollowUp::Close { .. } => {}
         }
     }
 
@@ -163,18 +163,18 @@ impl World {
         let variant = self.variant.load(Ordering::Relaxed);
         let (rules, begun) = (rules::rules(variant), self.network.now());
         let ids: Vec<usize> = {
-            let mut asked = lock(&self.asked);
-            let first = asked.len();
+            let mut requests = lock(&self.requests);
+            let first = requests.len();
             for &(counter, hits) in takes {
                 let kind = match &lease {
-                    Some((_, opened)) => Kind::Closes(*opened),
-                    None => Kind::Hits,
+                    Some((_, opened)) => RequestKind::Closes(*opened),
+                    None => RequestKind::Hits,
                 };
                 let decided = Decided::Pending;
                 let end = begun;
-                asked.push(Asked { instance, counter, hits, kind, begun, end, decided });
+                requests.push(RequestRecord { instance, counter, hits, kind, begun, end, decided });
             }
-            (first..asked.len()).collect()
+            (first..requests.len()).collect()
         };
         let counters = &self.schedule.counters;
         let names: Vec<String> = takes.iter().map(|&(index, _)| counters[index].name()).collect();
@@ -184,14 +184,14 @@ impl World {
         let domain = counters[takes[0].0].domain();
         let verdict = self.instances[instance].check(&rules, domain, &parts).await;
         let end = self.network.now();
-        let mut asked = lock(&self.asked);
+        let mut requests = lock(&self.requests);
         for (&id, status) in ids.iter().zip(&verdict.statuses) {
-            let counter = counters[asked[id].counter];
+            let counter = counters[requests[id].counter];
             // A denied request gives back its slots, and in some domains its hits.
             let slots = counter.algorithm == Algorithm::Concurrency;
             let freed = verdict.code == Code::OverLimit && (counter.free || slots);
-            asked[id].end = end;
-            asked[id].decided = match status.reason {
+            requests[id].end = end;
+            requests[id].decided = match status.reason {
                 DecisionReason::Counted { decision, .. } if decision.allowed && freed => {
                     Decided::Freed
                 }
@@ -201,7 +201,7 @@ impl World {
                 _ => Decided::Pending,
             };
         }
-        drop(asked);
+        drop(requests);
         self.busy[instance].fetch_sub(1, Ordering::Relaxed);
         Some((ids, verdict))
     }
@@ -210,7 +210,7 @@ impl World {
         let Some(instance) = self.serving(wanted) else { return };
         let counter = self.schedule.counters[counter];
         let rules = rules::rules(self.variant.load(Ordering::Relaxed));
-        self.note(Note::Delete(instance));
+        self.record(Disturbance::Delete(instance));
         self.instances[instance].delete(&rules, counter.domain(), &counter.name()).await;
     }
 
@@ -219,12 +219,12 @@ impl World {
         if !self.serves[instance].swap(false, Ordering::Relaxed) {
             return;
         }
-        self.note(Note::Drain(instance));
+        self.record(Disturbance::Drain(instance));
         while self.busy[instance].load(Ordering::Relaxed) > 0 {
             sleep(Duration::from_millis(1)).await;
         }
         self.instances[instance].drain().await;
-        self.note(Note::Drained(instance));
+        self.record(Disturbance::Drained(instance));
     }
 
     /// Waits for all requests, ends all instances, and collects the records.
@@ -242,15 +242,15 @@ impl World {
         let keys = (self.schedule.counters.iter())
             .map(|counter| key_of(&rules, counter.domain(), &counter.name()).expect("a rule"))
             .collect();
-        let kept = self.instances.iter().map(|instance| {
+        let left_over = self.instances.iter().map(|instance| {
             let modes = instance.modes();
             (instance.in_flight(), modes.synced().replicas())
         });
-        let kept = kept.collect();
-        let calls: Vec<Call> =
+        let left_over = left_over.collect();
+        let calls: Vec<RecordedCall> =
             self.instances.iter().flat_map(|instance| instance.store().calls()).collect();
         let detached = self.instances.iter().flat_map(|instance| instance.simulated_store().lost());
-        let lost = calls.iter().filter_map(Call::lost).chain(detached).collect();
+        let lost = calls.iter().filter_map(RecordedCall::lost).chain(detached).collect();
         let errors =
             self.instances.iter().map(|instance| instance.simulated_store().worst_estimate());
         let clock_error = errors.max().unwrap_or_default();
@@ -262,12 +262,12 @@ impl World {
         applied.sort_by_key(|one| one.at);
         History {
             keys,
-            asked: std::mem::take(&mut *lock(&self.asked)),
+            requests: std::mem::take(&mut *lock(&self.requests)),
             applied,
             calls,
             lost,
-            notes: std::mem::take(&mut *lock(&self.notes)),
-            kept,
+            disturbances: std::mem::take(&mut *lock(&self.disturbances)),
+            left_over,
             clock_error,
             end: self.network.now(),
             nodes,

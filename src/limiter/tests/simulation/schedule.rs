@@ -18,7 +18,7 @@ pub(super) struct Schedule {
     pub(super) epoch: u64,
     /// Redis nodes. A counter has one.
     pub(super) nodes: usize,
-    /// The conditions on the way to every node at the beginning.
+    /// The conditions on the link to every node at the beginning.
     pub(super) conditions: Conditions,
     /// The store's timeout in milliseconds.
     pub(super) timeout: u64,
@@ -37,20 +37,20 @@ pub(super) struct Schedule {
 pub(super) struct Event {
     /// Milliseconds since the beginning.
     pub(super) at: u64,
-    pub(super) what: What,
+    pub(super) what: EventKind,
 }
 
 /// What happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum EventKind {
     /// A request with one descriptor per counter and number of hits; 0 hits peek. A counter may
     /// occur twice.
-    Request { instance: usize, parts: Vec<(usize, u64)>, then: Then },
+    Request { instance: usize, parts: Vec<(usize, u64)>, then: FollowUp },
     /// All instances load other rules.
     Reload { variant: usize },
     /// An operator deletes a counter.
     Delete { instance: usize, counter: usize },
-    /// The way to a node changes.
+    /// The link to a node changes.
     Conditions { node: usize, conditions: Conditions },
     /// All connections to a node end, or are there again.
     Down { node: usize, down: bool },
@@ -60,12 +60,12 @@ pub(super) enum What {
     Drain { instance: usize },
 }
 
-impl What {
-    /// The node of an event on the way to a node; otherwise 0.
+impl EventKind {
+    /// The node of an event on the link to a node; otherwise 0.
     pub(super) fn node(&self) -> usize {
         match self {
-            What::Conditions { node, .. } | What::Down { node, .. } => *node,
-            What::Stalled { node, .. } => *node,
+            EventKind::Conditions { node, .. } | EventKind::Down { node, .. } => *node,
+            EventKind::Stalled { node, .. } => *node,
             _ => 0,
         }
     }
@@ -73,7 +73,7 @@ impl What {
 
 /// What follows a request that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum FollowUp {
     Nothing,
     /// The hits are given back.
     Refund {
@@ -99,8 +99,8 @@ impl Schedule {
         let nodes = rng.pick(&[1, 1, 2, 3]);
         let latency = rng.pick(&[0, 0, 1, 3, 6, 30, 60]);
         let jitter = rng.pick(&[0, 0, 1, 3, 20]);
-        let loses = rng.pick(&[0, 0, 0, 5, 15]);
-        let conditions = Conditions { latency, jitter, loses, cuts: 0 };
+        let loss_percent = rng.pick(&[0, 0, 0, 5, 15]);
+        let conditions = Conditions { latency, jitter, loss_percent, cut_percent: 0 };
         let longest = 2 * (latency + jitter);
         let timeout = (longest + rng.pick(&[1, 1, 10, 100])).max(rng.pick(&[10, 10, 100, 250]));
         let timeout = if rng.chance(8) { rng.pick(&[2, 10, 50]) } else { timeout };
@@ -161,7 +161,7 @@ impl Schedule {
         rng.below(self.offsets.len() as u64) as usize
     }
 
-    fn request(&self, rng: &mut Rng, instance: usize, most: u64, follows: bool) -> What {
+    fn request(&self, rng: &mut Rng, instance: usize, most: u64, follows: bool) -> EventKind {
         let hits = |rng: &mut Rng| if rng.chance(4) { 0 } else { 1 + rng.below(most) };
         let first = rng.below(self.counters.len() as u64) as usize;
         let closes = |index: usize| {
@@ -180,13 +180,13 @@ impl Schedule {
         let other = if rng.chance(60) { instance } else { self.any_instance(rng) };
         let after = rng.pick(&[1, 1, 30, 200, 1_000]);
         let then = if closes(first) && rng.chance(95) {
-            Then::Close { after, instance: other, hits: rng.below(2 * most + 1) }
+            FollowUp::Close { after, instance: other, hits: rng.below(2 * most + 1) }
         } else if follows && !closes(first) && parts.len() == 1 && rng.chance(25) {
-            Then::Refund { after, instance: other }
+            FollowUp::Refund { after, instance: other }
         } else {
-            Then::Nothing
+            FollowUp::Nothing
         };
-        What::Request { instance, parts, then }
+        EventKind::Request { instance, parts, then }
     }
 
     /// Reloads, deletions, drains, and outages of single nodes, in some schedules.
@@ -197,34 +197,34 @@ impl Schedule {
             for _ in 0..=rng.below(2) {
                 let theme = rng.below(4) as usize;
                 let variant = rules::variant(theme, rng.next() as usize);
-                push(rng.below(length), What::Reload { variant });
+                push(rng.below(length), EventKind::Reload { variant });
             }
         }
         let instances = self.offsets.len() as u64;
         let any_node = |rng: &mut Rng| rng.below(self.nodes as u64) as usize;
         if rng.chance(10) {
             let (instance, counter) = (rng.below(instances) as usize, 0);
-            push(rng.below(length), What::Delete { instance, counter });
+            push(rng.below(length), EventKind::Delete { instance, counter });
         }
         if rng.chance(15) {
             let (at, node, usual) = (rng.below(length), any_node(rng), self.conditions);
             let slow = Conditions { latency: usual.latency + 40, ..usual };
-            push(at, What::Conditions { node, conditions: slow });
-            push(at + 1 + rng.below(600), What::Conditions { node, conditions: usual });
+            push(at, EventKind::Conditions { node, conditions: slow });
+            push(at + 1 + rng.below(600), EventKind::Conditions { node, conditions: usual });
         }
         if rng.chance(8) {
             let (at, node) = (rng.below(length), any_node(rng));
-            push(at, What::Down { node, down: true });
-            push(at + 1 + rng.below(1_500), What::Down { node, down: false });
+            push(at, EventKind::Down { node, down: true });
+            push(at + 1 + rng.below(1_500), EventKind::Down { node, down: false });
         }
         if rng.chance(5) {
             let (at, node) = (rng.below(length), any_node(rng));
-            push(at, What::Stalled { node, stalled: true });
-            push(at + 1 + rng.below(1_500), What::Stalled { node, stalled: false });
+            push(at, EventKind::Stalled { node, stalled: true });
+            push(at + 1 + rng.below(1_500), EventKind::Stalled { node, stalled: false });
         }
         if rng.chance(30) {
             let instance = rng.below(instances) as usize;
-            push(rng.below(length), What::Drain { instance });
+            push(rng.below(length), EventKind::Drain { instance });
         }
     }
 }

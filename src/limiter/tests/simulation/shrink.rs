@@ -1,7 +1,7 @@
 //! Shrinks a failing schedule: drops events, nodes and faults, as long as the same law is broken.
 
 use super::broken;
-use super::schedule::{Schedule, Then, What};
+use super::schedule::{EventKind, FollowUp, Schedule};
 use crate::testing::network::Conditions;
 
 /// Attempts at most, so that a failing test ends soon.
@@ -37,8 +37,8 @@ pub(super) fn shrunk(schedule: Schedule, law: &str) -> Schedule {
     }
     let given = best.conditions;
     for conditions in [
-        Conditions { jitter: 0, loses: 0, ..given },
-        Conditions { loses: 0, ..given },
+        Conditions { jitter: 0, loss_percent: 0, ..given },
+        Conditions { loss_percent: 0, ..given },
         Conditions { jitter: 0, ..given },
     ] {
         let simpler = Schedule { conditions, ..best.clone() };
@@ -48,8 +48,8 @@ pub(super) fn shrunk(schedule: Schedule, law: &str) -> Schedule {
     }
     for index in 0..best.events.len() {
         let mut plain = best.clone();
-        if let What::Request { then, parts, .. } = &mut plain.events[index].what {
-            *then = Then::Nothing;
+        if let EventKind::Request { then, parts, .. } = &mut plain.events[index].what {
+            *then = FollowUp::Nothing;
             parts.truncate(1);
         }
         if plain != best && breaks(&plain) {

@@ -1,9 +1,9 @@
 //! Wrong histories, made by hand: each law rejects one, and accepts it once it is corrected.
 
-use super::history::{Asked, Decided, History, Kind, Note};
+use super::history::{Decided, Disturbance, History, RequestKind, RequestRecord};
 use super::instance::key_of;
 use super::laws::{self, LAWS};
-use super::recording_store::Call;
+use super::recording_store::RecordedCall;
 use super::regressions::{EPOCH, counter, schedule};
 use super::rules;
 use super::schedule::Schedule;
@@ -46,12 +46,12 @@ impl Record {
         let key = key_of(&rules, counter.domain(), &counter.name()).expect("a rule");
         let history = History {
             keys: vec![key],
-            asked: Vec::new(),
+            requests: Vec::new(),
             applied: Vec::new(),
             calls: Vec::new(),
             lost: Vec::new(),
-            notes: Vec::new(),
-            kept: vec![(0, 0); instances],
+            disturbances: Vec::new(),
+            left_over: vec![(0, 0); instances],
             clock_error: Micros::ZERO,
             end: instant(60_000),
             nodes: vec![SimulatedNode::default()],
@@ -66,16 +66,16 @@ impl Record {
     }
 
     /// A request that is decided at once.
-    fn asked(mut self, at: u64, instance: usize, hits: i64, decided: Decided) -> Record {
-        let (counter, kind, begun) = (0, Kind::Hits, instant(at));
-        let asked = Asked { instance, counter, hits, kind, begun, end: begun, decided };
-        self.history.asked.push(asked);
+    fn request(mut self, at: u64, instance: usize, hits: i64, decided: Decided) -> Record {
+        let (counter, kind, begun) = (0, RequestKind::Hits, instant(at));
+        let request = RequestRecord { instance, counter, hits, kind, begun, end: begun, decided };
+        self.history.requests.push(request);
         self
     }
 
     /// Hits that pass.
     fn passed(self, at: u64, instance: usize, hits: i64) -> Record {
-        self.asked(at, instance, hits, Decided::Passed)
+        self.request(at, instance, hits, Decided::Passed)
     }
 
     /// A step as of `now` that Redis applies at `at` without a limit.
@@ -108,7 +108,14 @@ impl Record {
     /// A call of an instance that had an outcome.
     fn call(mut self, instance: usize, sent: u64, ended: u64) -> Record {
         let (key, sent, ended) = (self.history.keys[0], instant(sent), instant(ended));
-        self.history.calls.push(Call { instance, key, step: None, sent, ended, error: None });
+        self.history.calls.push(RecordedCall {
+            instance,
+            key,
+            step: None,
+            sent,
+            ended,
+            error: None,
+        });
         self
     }
 
@@ -119,19 +126,19 @@ impl Record {
         let mut step = algorithm::plan(&limit, 1, sent);
         step.count_denied = true;
         let (step, error) = (Some(step), Some(StoreError::ErrorReply));
-        self.history.calls.push(Call { instance, key, step, sent, ended: sent, error });
+        self.history.calls.push(RecordedCall { instance, key, step, sent, ended: sent, error });
         self
     }
 
     /// The rules are loaded again.
     fn reload(mut self, at: u64) -> Record {
-        self.history.notes.push((instant(at), Note::Reload(self.schedule.variant)));
+        self.history.disturbances.push((instant(at), Disturbance::Reload(self.schedule.variant)));
         self
     }
 
     /// The same on a network that loses calls.
     fn with_loss(mut self) -> Record {
-        self.schedule.conditions.loses = 5;
+        self.schedule.conditions.loss_percent = 5;
         self
     }
 
@@ -148,7 +155,7 @@ fn wrong_and_right(law: &str) -> [Record; 2] {
     match law {
         // A request has no decision.
         "answered" => [Decided::Pending, Decided::Failed(StoreError::Timeout)]
-            .map(|decided| window(EXACT, 1).asked(0, 0, 1, decided)),
+            .map(|decided| window(EXACT, 1).request(0, 0, 1, decided)),
         // Redis does not have a hit that passed.
         "conservation" => [0, 1].map(|hits| window(EXACT, 1).passed(0, 0, 1).redis(1, 0, hits)),
         // A slot is in use that no request has taken.
@@ -164,16 +171,16 @@ fn wrong_and_right(law: &str) -> [Record; 2] {
         "overrun" => [30_000, 1].map(|at| window(SYNCED, 2).filled(0, 1, 0).both(at, 0, 1)),
         // A denial although Redis had room.
         "early denial" => [1, 0].map(|missing| {
-            window(EXACT, 1).filled(0, 0, missing).asked(3_000, 0, 1, Decided::Denied)
+            window(EXACT, 1).filled(0, 0, missing).request(3_000, 0, 1, Decided::Denied)
         }),
         // The same by a replica.
         "early denial beside all hits" => [1, 0].map(|missing| {
-            window(SYNCED, 2).filled(0, 1, missing).asked(3_000, 0, 1, Decided::Denied)
+            window(SYNCED, 2).filled(0, 1, missing).request(3_000, 0, 1, Decided::Denied)
         }),
         // A call is still in flight at the end.
         "leak" => [1, 0].map(|in_flight| {
             let mut record = window(EXACT, 1);
-            record.history.kept[0].0 = in_flight;
+            record.history.left_over[0].0 = in_flight;
             record
         }),
         _ => panic!("no wrong history for `{law}`"),
@@ -242,7 +249,7 @@ fn only_credits_that_exist_explain_a_denial() {
     for (missing, broken) in [(0, None), (1, Some("early denial beside all hits"))] {
         let record = Record::new(Algorithm::FixedWindow, LEASED, 2);
         let credits = record.max() - missing;
-        let record = record.redis(0, 1, credits).asked(3_000, 0, 1, Decided::Denied);
+        let record = record.redis(0, 1, credits).request(3_000, 0, 1, Decided::Denied);
         assert_eq!(record.redis(9_000, 1, -credits).broken(), broken);
     }
 }
@@ -267,8 +274,8 @@ fn own_later_credits_explain_a_denial_by_redis() {
     for (drawn, end, broken) in [(50, 40, early), (50, 100, None), (30, 100, early)] {
         let record = Record::new(Algorithm::FixedWindow, LEASED, 1);
         let max = record.max();
-        let mut record = record.asked(40, 0, 1, Decided::Denied).redis(drawn, 0, max);
-        record.history.asked[0].end = instant(end);
+        let mut record = record.request(40, 0, 1, Decided::Denied).redis(drawn, 0, max);
+        record.history.requests[0].end = instant(end);
         let record = record.step(40, 80, 0, 1).redis(9_000, 0, -max - 1);
         assert_eq!(record.broken(), broken, "drawn at {drawn} ms, denied at {end} ms");
     }
@@ -280,8 +287,8 @@ fn an_allowed_step_explains_no_denial() {
     for (more, broken) in [(0, Some("early denial beside all hits")), (1, None)] {
         let record = Record::new(Algorithm::FixedWindow, LEASED, 1);
         let drawn = record.max() - 1 + more;
-        let mut record = record.asked(40, 0, 1, Decided::Denied).redis(50, 0, drawn);
-        record.history.asked[0].end = instant(100);
+        let mut record = record.request(40, 0, 1, Decided::Denied).redis(50, 0, drawn);
+        record.history.requests[0].end = instant(100);
         let record = record.step(40, 80, 0, 1).redis(9_000, 0, -drawn - 1);
         assert_eq!(record.broken(), broken);
     }
@@ -310,7 +317,7 @@ fn lost_hits_drain_after_earlier_credits() {
         let record = record.step(at, at + 1, 0, half as i64);
         // As many hits as were lost have drained by then.
         let hits = if drained { tier.burst } else { tier.burst - 1 };
-        let record = record.asked(at + drains, 0, hits as i64, Decided::Denied);
+        let record = record.request(at + drains, 0, hits as i64, Decided::Denied);
         assert_eq!(record.broken(), broken);
     }
 }
@@ -327,7 +334,7 @@ fn lost_hits_count_in_the_window_of_their_step() {
         let (sent, now) = (instant(begins - 1), instant(begins - 1 + as_of));
         let step = algorithm::plan(&limit, max, now);
         record.history.lost.push(LostCall { key, step, sent, may_have_run: true });
-        let record = record.asked(begins + 5, 0, 1, Decided::Denied);
+        let record = record.request(begins + 5, 0, 1, Decided::Denied);
         assert_eq!(record.broken(), broken);
     }
 }
@@ -348,7 +355,7 @@ fn only_hits_in_flight_outlast_their_refund() {
 #[test]
 fn hits_that_stay_counted_explain_a_denial() {
     let denied =
-        |record: Record| record.filled(1_000, 0, 1).asked(3_000, 0, 1, Decided::Denied).broken();
+        |record: Record| record.filled(1_000, 0, 1).request(3_000, 0, 1, Decided::Denied).broken();
     assert_eq!(denied(refunded(91, 1)), None);
     assert_eq!(denied(refunded(60, 2)), Some("early denial beside all hits"));
 }

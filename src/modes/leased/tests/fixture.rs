@@ -18,7 +18,7 @@ pub(super) const BEGIN: Micros = Micros::from_secs(1_800_000_000);
 
 /// The conditions of a network in which a call takes at most `jitter` milliseconds each way.
 pub(super) const fn within(jitter: u64) -> Conditions {
-    Conditions { latency: 0, jitter, loses: 0, cuts: 0 }
+    Conditions { latency: 0, jitter, loss_percent: 0, cut_percent: 0 }
 }
 
 /// A network to one node, which all instances share.

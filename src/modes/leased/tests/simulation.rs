@@ -54,8 +54,8 @@ fn run(seed: u64, algorithm: Algorithm) -> (Limit, History, Arc<Network>) {
     runtime.block_on(async {
         let mut rng = Rng::new(seed);
         let limit = limit(&mut rng, algorithm);
-        let (jitter, cuts) = (rng.pick(&[0, 1, 5]), rng.pick(&[0, 0, 10]));
-        let conditions = Conditions { jitter, cuts, ..Conditions::default() };
+        let (jitter, cut_percent) = (rng.pick(&[0, 1, 5]), rng.pick(&[0, 0, 10]));
+        let conditions = Conditions { jitter, cut_percent, ..Conditions::default() };
         let cluster = network(rng.next(), conditions);
         let history = Arc::new(Mutex::new(History::default()));
         let mut drivers = Vec::new();

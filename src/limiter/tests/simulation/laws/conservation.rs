@@ -5,46 +5,49 @@ use super::*;
 /// After the end of all instances, a window that has not ended has the hits that passed.
 pub(super) const WINDOWS: Law = Law {
     name: "conservation",
-    applies: |facts| facts.counts_all() && facts.kept,
+    applies: |facts| facts.counts_all() && facts.never_deleted,
     contradiction: windows,
 };
 
 /// Slots that were released are free again, and all others are taken.
 pub(super) const SLOTS: Law = Law {
     name: "slots",
-    applies: |facts| facts.limit.algorithm == Algorithm::Concurrency && facts.kept && facts.calm,
+    applies: |facts| {
+        facts.limit.algorithm == Algorithm::Concurrency && facts.never_deleted && facts.fault_free
+    },
     contradiction: slots,
 };
 
 fn windows(facts: &Facts<'_>) -> Option<String> {
     let count = facts.used(&facts.history.state(&facts.key), facts.history.end);
-    let mut passed: i64 = facts.asked.iter().map(|asked| asked.passed() - asked.returned()).sum();
-    for asked in &facts.asked {
-        if let (Kind::Closes(opened), Decided::Passed) = (asked.kind, asked.decided) {
-            passed += asked.hits.abs() - facts.history.asked[opened].hits;
+    let mut passed: i64 =
+        facts.requests.iter().map(|request| request.passed() - request.returned()).sum();
+    for request in &facts.requests {
+        if let (RequestKind::Closes(opened), Decided::Passed) = (request.kind, request.decided) {
+            passed += request.hits.abs() - facts.history.requests[opened].hits;
         }
     }
-    let denied = |asked: &&&Asked| asked.decided == Decided::Denied;
-    let denied: i64 = facts.asked.iter().filter(denied).map(|asked| asked.hits).sum();
+    let denied = |request: &&&RequestRecord| request.decided == Decided::Denied;
+    let denied: i64 = facts.requests.iter().filter(denied).map(|request| request.hits).sum();
     let counts_denied = facts.limit.count_denied || !facts.same_rules;
     let denied = if counts_denied { denied } else { 0 };
     let stays = floored::floored(facts, facts.history.end);
-    if facts.calm {
+    if facts.fault_free {
         let most = passed + denied + stays;
         return (count < passed || count > most)
             .then(|| format!("{passed} hits passed, and Redis has {count}"));
     }
     // Hits that return possibly never arrived.
-    let back = |asked: &&Asked| match (asked.kind, asked.decided) {
-        (Kind::Closes(_), _) | (_, Decided::Freed) => asked.hits.abs(),
+    let back = |request: &&RequestRecord| match (request.kind, request.decided) {
+        (RequestKind::Closes(_), _) | (_, Decided::Freed) => request.hits.abs(),
         _ => 0,
     };
-    let back: i64 = facts.asked.iter().map(back).sum();
+    let back: i64 = facts.requests.iter().map(back).sum();
     let back = back + failed_refunds(facts) + lost_hits(facts, -1, true);
-    let opened = |asked: &&&Asked| matches!(asked.kind, Kind::Closes(_));
-    let opened = facts.asked.iter().filter(opened).map(|asked| match asked.kind {
-        Kind::Closes(opened) => facts.history.asked[opened].hits,
-        Kind::Hits => 0,
+    let opened = |request: &&&RequestRecord| matches!(request.kind, RequestKind::Closes(_));
+    let opened = facts.requests.iter().filter(opened).map(|request| match request.kind {
+        RequestKind::Closes(opened) => facts.history.requests[opened].hits,
+        RequestKind::Hits => 0,
     });
     let opened: i64 = opened.sum();
     let stays = stays + unreturned(facts) + unreported(facts) + unsent(facts);
@@ -65,8 +68,8 @@ fn lost_hits(facts: &Facts<'_>, sign: i64, may_have_run: bool) -> i64 {
 
 /// Hits of requests that were to give them back, and got no decision.
 fn failed_refunds(facts: &Facts<'_>) -> i64 {
-    let failed = |asked: &&&Asked| matches!(asked.decided, Decided::Failed(_));
-    facts.asked.iter().filter(failed).map(|asked| (-asked.hits).max(0)).sum()
+    let failed = |request: &&&RequestRecord| matches!(request.decided, Decided::Failed(_));
+    facts.requests.iter().filter(failed).map(|request| (-request.hits).max(0)).sum()
 }
 
 /// Credits of leased counters that an instance was to return, and Redis certainly did not get. They
@@ -85,8 +88,8 @@ fn unreported(facts: &Facts<'_>) -> i64 {
         return 0;
     }
     let of = |instance: usize| -> i64 {
-        let asked = || facts.asked.iter().filter(|asked| asked.instance == instance);
-        let idle = |at: Micros| !asked().any(|asked| asked.begun <= at && at <= asked.end);
+        let requests = || facts.requests.iter().filter(|request| request.instance == instance);
+        let idle = |at: Micros| !requests().any(|request| request.begun <= at && at <= request.end);
         let calls = facts.history.calls.iter();
         let calls = calls.filter(|call| call.instance == instance && call.key == facts.key);
         let reports = calls.filter(|call| call.failed() && call.counts_denied() && idle(call.sent));
@@ -109,20 +112,20 @@ fn unsent(facts: &Facts<'_>) -> i64 {
             return 0;
         }
         let since = calls().filter_map(|call| call.gave_back()).max().unwrap_or_default();
-        let back = facts.asked.iter().filter(|asked| asked.instance == instance);
-        back.filter(|asked| asked.end >= since).map(|asked| asked.returned()).sum()
+        let back = facts.requests.iter().filter(|request| request.instance == instance);
+        back.filter(|request| request.end >= since).map(|request| request.returned()).sum()
     };
     (0..facts.instances()).map(of).sum()
 }
 
 fn slots(facts: &Facts<'_>) -> Option<String> {
     let used = facts.used(&facts.history.state(&facts.key), facts.history.end);
-    let taken: i64 = facts.asked.iter().map(|asked| asked.passed()).sum();
-    let released = |asked: &&Asked| match (asked.kind, asked.decided) {
-        (Kind::Closes(_), Decided::Passed) => asked.hits.abs(),
+    let taken: i64 = facts.requests.iter().map(|request| request.passed()).sum();
+    let released = |request: &&RequestRecord| match (request.kind, request.decided) {
+        (RequestKind::Closes(_), Decided::Passed) => request.hits.abs(),
         _ => 0,
     };
-    let released: i64 = facts.asked.iter().map(released).sum();
+    let released: i64 = facts.requests.iter().map(released).sum();
     (used != taken - released)
         .then(|| format!("{taken} slots taken, {released} released, and {used} are in use"))
 }

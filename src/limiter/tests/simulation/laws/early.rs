@@ -31,9 +31,9 @@ pub(super) const BESIDE_HITS: Law = Law {
         };
         // Redis cannot tell whose hits returned after an exchange without an outcome. Hits that
         // have left the counter do not return.
-        let traced = all_counted && (facts.calm || facts.instances() == 1);
+        let traced = all_counted && (facts.fault_free || facts.instances() == 1);
         let traced = traced || !facts.gives_back();
-        let same = facts.same_rules && facts.kept;
+        let same = facts.same_rules && facts.never_deleted;
         modelled && traced && same && denied(facts).next().is_some()
     },
     contradiction: beside_hits,
@@ -41,23 +41,23 @@ pub(super) const BESIDE_HITS: Law = Law {
 
 fn beside_redis(facts: &Facts<'_>) -> Option<String> {
     let steps: Vec<_> = facts.history.applied.iter().filter(|one| one.key == facts.key).collect();
-    denied(facts).find_map(|asked| {
-        let since = asked.begun.saturating_sub(REMEMBERED);
+    denied(facts).find_map(|request| {
+        let since = request.begun.saturating_sub(REMEMBERED);
         let before = steps.iter().rev().find(|one| one.at <= since);
         let before = before.and_then(|one| one.state.clone());
-        let later = steps.iter().filter(|one| one.at > since && one.at <= asked.end);
+        let later = steps.iter().filter(|one| one.at > since && one.at <= request.end);
         let later = later.map(|one| one.state.clone());
         // A request is decided as of the instant at which it arrived.
         let mut seen = std::iter::once(before).chain(later);
-        let around = facts.around(asked.begun);
+        let around = facts.around(request.begun);
         let fits =
-            seen.all(|state| around.iter().all(|&now| facts.allows(&state, asked.hits, now)));
+            seen.all(|state| around.iter().all(|&now| facts.allows(&state, request.hits, now)));
         fits.then(|| {
-            let (from, to) = (facts.ms(asked.begun), facts.ms(asked.end));
+            let (from, to) = (facts.ms(request.begun), facts.ms(request.end));
             format!(
                 "i{} denied {} hits at {from}..{to} ms, for which Redis had room since {} ms",
-                asked.instance,
-                asked.hits,
+                request.instance,
+                request.hits,
                 facts.ms(since),
             )
         })
@@ -66,62 +66,63 @@ fn beside_redis(facts: &Facts<'_>) -> Option<String> {
 
 fn beside_hits(facts: &Facts<'_>) -> Option<String> {
     let leased = facts.mode == Mode::Leased;
-    let in_order = |asked: &&Asked| facts.counts_all() || !order::is_overtaken(facts, asked);
-    denied(facts).filter(in_order).find_map(|asked| {
+    let in_order =
+        |request: &&RequestRecord| facts.counts_all() || !order::is_overtaken(facts, request);
+    denied(facts).filter(in_order).find_map(|request| {
         let held = if leased {
-            held_by_others(facts, asked) + overtaking_credits(facts, asked)
+            held_by_others(facts, request) + overtaking_credits(facts, request)
         } else {
             0
         };
-        let early = |now| facts.allows(&model(facts, asked, now), asked.hits + held, now);
-        facts.around(asked.begun).into_iter().all(early).then(|| {
-            let (from, to) = (facts.ms(asked.begun), facts.ms(asked.end));
-            let used = facts.used(&model(facts, asked, asked.begun), asked.begun);
+        let early = |now| facts.allows(&model(facts, request, now), request.hits + held, now);
+        facts.around(request.begun).into_iter().all(early).then(|| {
+            let (from, to) = (facts.ms(request.begun), facts.ms(request.end));
+            let used = facts.used(&model(facts, request, request.begun), request.begun);
             format!(
                 "i{} denied {} hits at {from}..{to} ms, {used} used, {held} credits elsewhere",
-                asked.instance, asked.hits,
+                request.instance, request.hits,
             )
         })
     })
 }
 
-fn denied<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = &'f Asked> {
-    let denied = |asked: &&Asked| {
-        asked.decided == Decided::Denied && asked.hits > 0 && asked.kind == Kind::Hits
+fn denied<'f>(facts: &'f Facts<'_>) -> impl Iterator<Item = &'f RequestRecord> {
+    let denied = |request: &&RequestRecord| {
+        request.decided == Decided::Denied && request.hits > 0 && request.kind == RequestKind::Hits
     };
-    facts.asked.iter().copied().filter(denied)
+    facts.requests.iter().copied().filter(denied)
 }
 
-/// A counter of all hits that passed until the end of `asked`, which counts at `now`. It is as full
+/// A counter of all hits that passed until the end of `request`, which counts at `now`. It is as full
 /// as it possibly was: hits that possibly passed count, at the instant at which they fill it most,
 /// and hits that were possibly not given back yet do not return.
-fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
+fn model(facts: &Facts<'_>, request: &RequestRecord, now: Micros) -> Option<State> {
     let bucket = matches!(facts.limit.algorithm, Algorithm::TokenBucket | Algorithm::LeakyBucket);
     let mut steps: Vec<(Micros, i64)> = Vec::new();
-    for one in &facts.asked {
+    for one in &facts.requests {
         // A request without a decision took possibly part, and its hits are possibly counted.
         let hits = match one.decided {
             Decided::Freed | Decided::Failed(_) => one.hits,
             _ => one.passed(),
         };
-        if hits > 0 && one.begun <= asked.end {
+        if hits > 0 && one.begun <= request.end {
             // A later window would hide the hits. A bucket counts them as of the
             // instant at which they arrived.
-            let at = order::latest_before(facts, one).saturating_add(facts.error);
+            let at = order::latest_before(facts, one).saturating_add(facts.clock_error);
             steps.push((if bucket { at } else { at.min(now) }, hits));
         }
         // Hits that are given back reach the other synced instances as hits do. In the other modes
         // they end cached denials.
         let known = match facts.mode {
-            _ if one.instance == asked.instance => Micros::ZERO,
-            Mode::Synced { .. } => facts.span(),
+            _ if one.instance == request.instance => Micros::ZERO,
+            Mode::Synced { .. } => facts.propagation_time(),
             Mode::Exact | Mode::Leased => REMEMBERED,
         };
-        if one.end.saturating_add(known) <= asked.begun && one.returned() > 0 {
+        if one.end.saturating_add(known) <= request.begun && one.returned() > 0 {
             steps.push((one.end, -one.returned()));
         }
     }
-    for lost in facts.lost.iter().filter(|lost| lost.sent <= asked.end) {
+    for lost in facts.lost.iter().filter(|lost| lost.sent <= request.end) {
         let hits = lost.step.hits;
         if hits > 0 && lost.may_have_run {
             // In a bucket, the credits that were drawn before drain first.
@@ -149,7 +150,7 @@ fn model(facts: &Facts<'_>, asked: &Asked, now: Micros) -> Option<State> {
             steps.push((at, part - hits));
         }
     }
-    let floored = floored::floored(facts, asked.end);
+    let floored = floored::floored(facts, request.end);
     if floored > 0 {
         steps.push((now, floored));
     }
@@ -183,25 +184,25 @@ fn undrained(facts: &Facts<'_>, at: Micros) -> i64 {
 }
 
 /// The most credits that the other instances had drawn and not spent, at any instant at which the
-/// denial of `asked` was possibly made.
-fn held_by_others(facts: &Facts<'_>, asked: &Asked) -> i64 {
-    let since = asked.begun.saturating_sub(REMEMBERED);
+/// denial of `request` was possibly made.
+fn held_by_others(facts: &Facts<'_>, request: &RequestRecord) -> i64 {
+    let since = request.begun.saturating_sub(REMEMBERED);
     let at = |at: Micros| -> i64 {
-        let others = (0..facts.instances()).filter(|&other| other != asked.instance);
+        let others = (0..facts.instances()).filter(|&other| other != request.instance);
         others.map(|other| facts.held(other, at).max(0)).sum()
     };
     let changes = facts.history.applied.iter().map(|one| one.at);
-    let changes = changes.filter(|&at| at > since && at <= asked.end);
-    changes.chain([since, asked.end]).map(at).max().unwrap_or(0)
+    let changes = changes.filter(|&at| at > since && at <= request.end);
+    changes.chain([since, request.end]).map(at).max().unwrap_or(0)
 }
 
-/// The credits that the instance of `asked` had because of requests after `asked`, if Redis decided
-/// `asked` after it had drawn them. Then the instance had no pool, and no credit, when `asked` arrived.
-fn overtaking_credits(facts: &Facts<'_>, asked: &Asked) -> i64 {
-    let Some(own) = order::own_step(facts, asked) else { return 0 };
+/// The credits that the instance of `request` had because of requests after `request`, if Redis decided
+/// `request` after it had drawn them. Then the instance had no pool, and no credit, when `request` arrived.
+fn overtaking_credits(facts: &Facts<'_>, request: &RequestRecord) -> i64 {
+    let Some(own) = order::own_step(facts, request) else { return 0 };
     let before = facts.history.applied[..own].iter();
-    let before = before.filter(|one| one.key == facts.key && one.instance == asked.instance);
-    let drawn = before.filter(|one| one.allowed && one.at >= asked.begun);
+    let before = before.filter(|one| one.key == facts.key && one.instance == request.instance);
+    let drawn = before.filter(|one| one.allowed && one.at >= request.begun);
     let drawn: i64 = drawn.map(|one| one.added().max(0)).sum();
-    drawn.min(facts.held(asked.instance, facts.history.applied[own].at).max(0))
+    drawn.min(facts.held(request.instance, facts.history.applied[own].at).max(0))
 }

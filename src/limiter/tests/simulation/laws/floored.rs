@@ -15,8 +15,9 @@ pub(super) fn floored(facts: &Facts<'_>, until: Micros) -> i64 {
     let instances = facts.instances();
     // What stays counted because of refunds through each instance.
     let mut stays = vec![0; instances];
-    let back = |asked: &&&Asked| asked.returned() > 0 || asked.decided == Decided::Freed;
-    let refunds = facts.asked.iter().filter(back).filter(|refund| refund.begun <= until);
+    let back =
+        |request: &&&RequestRecord| request.returned() > 0 || request.decided == Decided::Freed;
+    let refunds = facts.requests.iter().filter(back).filter(|refund| refund.begun <= until);
     for refund in refunds {
         let lacks = |since| {
             let of = |other| in_flight(facts, other, since, [refund.end; 2]) + stays[other];
@@ -40,7 +41,7 @@ pub(super) fn floored(facts: &Facts<'_>, until: Micros) -> i64 {
 
 /// An instant until which the instance of a refund knows the counter in Redis: its last call that
 /// ended before the decision was sent then.
-fn known(facts: &Facts<'_>, refund: &Asked) -> Micros {
+fn known(facts: &Facts<'_>, refund: &RequestRecord) -> Micros {
     let waits = refund.begun < refund.end;
     let calls = facts.history.calls.iter();
     let calls = calls.filter(|call| call.key == facts.key && call.instance == refund.instance);
@@ -56,14 +57,14 @@ fn known(facts: &Facts<'_>, refund: &Asked) -> Micros {
 /// instant of `until`, less those that it gave back until the second. It is negative if Redis had
 /// more.
 fn in_flight(facts: &Facts<'_>, instance: usize, since: Micros, until: [Micros; 2]) -> i64 {
-    let asked = facts.asked.iter().filter(|asked| asked.instance == instance);
-    let hits = asked.map(|asked| {
-        let (taken, back) = match asked.decided {
-            Decided::Freed => (asked.hits, asked.hits),
-            _ => (asked.passed(), asked.returned()),
+    let requests = facts.requests.iter().filter(|request| request.instance == instance);
+    let hits = requests.map(|request| {
+        let (taken, back) = match request.decided {
+            Decided::Freed => (request.hits, request.hits),
+            _ => (request.passed(), request.returned()),
         };
-        let taken = if asked.begun <= until[0] { taken } else { 0 };
-        if asked.end <= until[1] { taken - back } else { taken }
+        let taken = if request.begun <= until[0] { taken } else { 0 };
+        if request.end <= until[1] { taken - back } else { taken }
     });
     let applied = facts.history.applied.iter().filter(|one| one.key == facts.key);
     let arrived = applied.filter(|one| one.instance == instance && one.at < since);

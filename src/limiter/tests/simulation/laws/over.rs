@@ -10,7 +10,7 @@ pub(super) const NEVER: Law = Law {
     applies: |facts| {
         let slots = facts.limit.algorithm == Algorithm::Concurrency;
         let traced = slots || !(facts.gives_back() || facts.counter.reserves);
-        facts.is_strict() && facts.same_rules && facts.kept && traced && facts.passes()
+        facts.is_strict() && facts.same_rules && facts.never_deleted && traced && facts.passes()
     },
     contradiction: never,
 };
@@ -20,7 +20,7 @@ pub(super) const WITH_REFUNDS: Law = Law {
     name: "never over with refunds",
     applies: |facts| {
         let counted = facts.counts_all() && !facts.counter.reserves;
-        let same = facts.same_rules && facts.kept;
+        let same = facts.same_rules && facts.never_deleted;
         facts.is_strict() && counted && same && facts.gives_back() && facts.passes()
     },
     contradiction: with_refunds,
@@ -32,19 +32,24 @@ pub(super) const SYNCED: Law = Law {
     applies: |facts| {
         let synced = matches!(facts.mode, Mode::Synced { .. }) && facts.instances() > 1;
         let counted = facts.counts_all() && !facts.gives_back();
-        synced && counted && facts.same_rules && facts.kept && facts.calm && facts.passes()
+        synced
+            && counted
+            && facts.same_rules
+            && facts.never_deleted
+            && facts.fault_free
+            && facts.passes()
     },
     contradiction: synced,
 };
 
 fn never(facts: &Facts<'_>) -> Option<String> {
     let passed: Vec<Allowed> = facts
-        .asked
+        .requests
         .iter()
-        .filter(|asked| asked.passed() > 0)
-        .map(|asked| {
-            let ([from, _], [_, to]) = (facts.around(asked.begun), facts.around(asked.end));
-            Allowed { hits: asked.passed().unsigned_abs(), from: from.0, to: to.0 }
+        .filter(|request| request.passed() > 0)
+        .map(|request| {
+            let ([from, _], [_, to]) = (facts.around(request.begun), facts.around(request.end));
+            Allowed { hits: request.passed().unsigned_abs(), from: from.0, to: to.0 }
         })
         .collect();
     let tiers: Vec<Tier> = (facts.limit.tiers.iter())
@@ -77,14 +82,14 @@ fn log(tiers: &[Tier], passed: &[Allowed]) -> Option<String> {
 fn slots(facts: &Facts<'_>) -> Option<String> {
     let max = facts.limit.tiers[0].requests as i64;
     let released = |index: usize| {
-        let closing = |asked: &&&Asked| asked.kind == Kind::Closes(index);
-        let first = facts.asked.iter().filter(closing).map(|asked| asked.begun).min();
+        let closing = |request: &&&RequestRecord| request.kind == RequestKind::Closes(index);
+        let first = facts.requests.iter().filter(closing).map(|request| request.begun).min();
         first.unwrap_or(facts.history.end)
     };
-    let held: Vec<_> = (facts.history.asked.iter().enumerate())
-        .filter(|(_, asked)| facts.schedule.counters[asked.counter] == facts.counter)
-        .filter(|(_, asked)| asked.passed() > 0)
-        .map(|(index, asked)| (asked.end, released(index), asked.passed()))
+    let held: Vec<_> = (facts.history.requests.iter().enumerate())
+        .filter(|(_, request)| facts.schedule.counters[request.counter] == facts.counter)
+        .filter(|(_, request)| request.passed() > 0)
+        .map(|(index, request)| (request.end, released(index), request.passed()))
         .collect();
     held.iter().find_map(|&(at, _, _)| {
         let now = held.iter().filter(|(from, to, _)| *from <= at && at < *to);
@@ -95,27 +100,27 @@ fn slots(facts: &Facts<'_>) -> Option<String> {
 
 fn with_refunds(facts: &Facts<'_>) -> Option<String> {
     let max = facts.limit.tiers[0].requests as i64;
-    facts.asked.iter().filter(|asked| asked.passed() > 0).find_map(|asked| {
-        let passed = facts.asked.iter().filter(|one| one.end <= asked.end);
+    facts.requests.iter().filter(|request| request.passed() > 0).find_map(|request| {
+        let passed = facts.requests.iter().filter(|one| one.end <= request.end);
         let passed: i64 = passed.map(|one| one.passed()).sum();
-        let back = facts.asked.iter().filter(|one| one.begun <= asked.end);
+        let back = facts.requests.iter().filter(|one| one.begun <= request.end);
         let back: i64 = back.map(|one| (-one.hits).max(0)).sum();
-        let what = || format!("{passed} - {back} of {max} hits at {} ms", facts.ms(asked.end));
+        let what = || format!("{passed} - {back} of {max} hits at {} ms", facts.ms(request.end));
         (passed - back > max).then(what)
     })
 }
 
 fn synced(facts: &Facts<'_>) -> Option<String> {
     let max = facts.limit.tiers[0].requests as i64;
-    let span = facts.span();
-    facts.asked.iter().filter(|asked| asked.passed() > 0).find_map(|asked| {
-        let all = facts.asked.iter().filter(|one| one.end <= asked.end);
+    let span = facts.propagation_time();
+    facts.requests.iter().filter(|request| request.passed() > 0).find_map(|request| {
+        let all = facts.requests.iter().filter(|one| one.end <= request.end);
         let all: i64 = all.map(|one| one.passed()).sum();
-        let since = asked.begun.saturating_sub(span);
-        let others = |one: &&&Asked| one.instance != asked.instance && one.end >= since;
-        let others: i64 = facts.asked.iter().filter(others).map(|one| one.passed()).sum();
+        let since = request.begun.saturating_sub(span);
+        let others = |one: &&&RequestRecord| one.instance != request.instance && one.end >= since;
+        let others: i64 = facts.requests.iter().filter(others).map(|one| one.passed()).sum();
         (all - max > others).then(|| {
-            let at = facts.ms(asked.end);
+            let at = facts.ms(request.end);
             format!("{all} of {max} hits at {at} ms, and the others had {others} in {span:?}")
         })
     })

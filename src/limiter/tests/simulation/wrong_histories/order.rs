@@ -12,7 +12,7 @@ fn drained(mode: usize) -> (Record, i64, [u64; 2]) {
     let one = tier.window.0 / 1_000 / tier.requests + 1;
     let at = [one * tier.burst, one * tier.burst + one];
     let record = record.passed(0, 0, tier.burst as i64).passed(at[0], 0, 1);
-    (record.asked(at[1], 0, 1, Decided::Denied), tier.burst as i64, at)
+    (record.request(at[1], 0, 1, Decided::Denied), tier.burst as i64, at)
 }
 
 /// Synced requests that wait for the first reply count in any order, and others do not.
@@ -20,8 +20,8 @@ fn drained(mode: usize) -> (Record, i64, [u64; 2]) {
 fn only_waiting_requests_count_in_any_order() {
     let (mut record, _, at) = drained(SYNCED);
     assert_eq!(record.broken(), Some("early denial beside all hits"));
-    for asked in &mut record.history.asked {
-        asked.end = instant(at[1] + 1);
+    for request in &mut record.history.requests {
+        request.end = instant(at[1] + 1);
     }
     assert_eq!(record.broken(), None);
 }
@@ -31,7 +31,7 @@ fn only_waiting_requests_count_in_any_order() {
 fn only_steps_in_another_order_count_in_it() {
     for (swaps, broken) in [(false, Some("early denial beside all hits")), (true, None)] {
         let (mut record, burst, at) = drained(LEASED);
-        record.history.asked[0].end = instant(at[0] + 2);
+        record.history.requests[0].end = instant(at[0] + 2);
         let mut steps = [(0, burst), (at[0], 1)];
         if swaps {
             steps.reverse();
@@ -48,8 +48,8 @@ fn denied_after_a_step(as_of: u64) -> (Record, i64) {
     let record = Record::new(Algorithm::TokenBucket, SYNCED, 1).step(as_of, 600, 0, 1);
     let (limit, _) = laws::rule(&record.schedule.counters[0], record.schedule.variant);
     let burst = limit.tiers[0].burst as i64;
-    let mut record = record.asked(100, 0, burst, Decided::Denied).step(100, 700, 0, burst);
-    record.history.asked[0].end = instant(800);
+    let mut record = record.request(100, 0, burst, Decided::Denied).step(100, 700, 0, burst);
+    record.history.requests[0].end = instant(800);
     (record, burst)
 }
 
@@ -66,8 +66,8 @@ fn a_denial_after_a_later_step_is_not_early() {
 fn only_waiting_requests_are_denied_with_the_first() {
     for (end, broken) in [(650, Some("early denial beside all hits")), (800, None)] {
         let (record, burst) = denied_after_a_step(500);
-        let mut record = record.asked(101, 0, burst, Decided::Denied);
-        record.history.asked[1].end = instant(end);
+        let mut record = record.request(101, 0, burst, Decided::Denied);
+        record.history.requests[1].end = instant(end);
         assert_eq!(record.broken(), broken);
     }
 }
