@@ -32,24 +32,24 @@ pub(super) struct ReceivedDescriptor {
 /// planes often send one text as both.
 type SiblingKey = (Arc<str>, Arc<str>);
 
-/// Descriptors without their children, with the resources that sent them.
-type Own = Vec<(Arc<Location>, RateLimitDescriptor)>;
+/// Descriptors with the same key and value, without their children, with the resources that sent them.
+type Siblings = Vec<(Arc<Location>, RateLimitDescriptor)>;
 
 /// Merges the descriptors of one domain.
-pub(super) struct Merger<'m> {
+pub(super) struct DescriptorMerger<'m> {
     report: &'m mut Report,
     parts: &'m mut FaultyParts,
     /// The domain, and the composite key of each level, as messages show them.
     path: Vec<String>,
 }
 
-impl<'m> Merger<'m> {
+impl<'m> DescriptorMerger<'m> {
     pub(super) fn new(
         domain: &str,
         report: &'m mut Report,
         parts: &'m mut FaultyParts,
-    ) -> Merger<'m> {
-        Merger { report, parts, path: vec![shorten(domain)] }
+    ) -> DescriptorMerger<'m> {
+        DescriptorMerger { report, parts, path: vec![shorten(domain)] }
     }
 
     /// The nodes of a level, in the order of their first descriptors. A descriptor with an error
@@ -62,10 +62,10 @@ impl<'m> Merger<'m> {
         let active: HashMap<(&str, &str), &XdsNode> =
             active.iter().map(|node| ((&*node.key, &*node.value), node)).collect();
         let mut nodes = Vec::new();
-        for (entry, equal) in grouped(received) {
-            let before = active.get(&(&*entry.0, &*entry.1)).copied();
-            self.path.push(composite_key(&entry));
-            nodes.extend(self.node(entry, equal, before));
+        for (sibling_key, equal) in grouped(received) {
+            let before = active.get(&(&*sibling_key.0, &*sibling_key.1)).copied();
+            self.path.push(composite_key(&sibling_key));
+            nodes.extend(self.node(sibling_key, equal, before));
             self.path.pop();
         }
         nodes
@@ -74,11 +74,11 @@ impl<'m> Merger<'m> {
     /// One node from descriptors with the same key and value; `None` if none is valid, now or before.
     fn node(
         &mut self,
-        entry: SiblingKey,
+        sibling_key: SiblingKey,
         equal: Vec<ReceivedDescriptor>,
         before: Option<&XdsNode>,
     ) -> Option<XdsNode> {
-        let mut own = Own::new();
+        let mut siblings = Siblings::new();
         let mut below: Vec<ReceivedDescriptor> = Vec::new();
         let mut below_invalid: Vec<ReceivedDescriptor> = Vec::new();
         let mut invalid = HashSet::new();
@@ -97,7 +97,7 @@ impl<'m> Merger<'m> {
                 }),
             );
             if is_valid {
-                own.push((origin, descriptor));
+                siblings.push((origin, descriptor));
             } else {
                 invalid.insert(Arc::clone(&origin.file));
             }
@@ -114,7 +114,7 @@ impl<'m> Merger<'m> {
         let active = before.map(|node| node.children.as_slice()).unwrap_or_default();
         let children = self.level(below, active);
         if invalid.is_empty() {
-            return self.merged(entry, own, children);
+            return self.merged(sibling_key, siblings, children);
         }
         // So that all errors are found at once. They are parts of this one.
         let parts = *self.parts;
@@ -122,10 +122,10 @@ impl<'m> Merger<'m> {
         *self.parts = parts;
         let Some(before) = before else {
             self.parts.dropped += 1;
-            return self.merged(entry, own, children);
+            return self.merged(sibling_key, siblings, children);
         };
         self.parts.kept += 1;
-        let Some(mut node) = self.merged(entry, own, children) else {
+        let Some(mut node) = self.merged(sibling_key, siblings, children) else {
             return Some(before.clone());
         };
         keep(&mut node, before, &invalid);
@@ -133,15 +133,20 @@ impl<'m> Merger<'m> {
     }
 
     /// The node of valid descriptors; `None` without one.
-    fn merged(&mut self, entry: SiblingKey, own: Own, children: Vec<XdsNode>) -> Option<XdsNode> {
-        let strictest = strictest(&own);
+    fn merged(
+        &mut self,
+        sibling_key: SiblingKey,
+        siblings: Siblings,
+        children: Vec<XdsNode>,
+    ) -> Option<XdsNode> {
+        let strictest = strictest(&siblings);
         let origin = match strictest {
             Some((origin, _)) => Arc::clone(origin),
-            None => Arc::clone(own.iter().map(|(origin, _)| origin).min()?),
+            None => Arc::clone(siblings.iter().map(|(origin, _)| origin).min()?),
         };
-        if own.len() > 1 {
-            let limits = own.iter().filter(|(_, one)| one.rate_limit.is_some()).count();
-            self.warn_of_siblings(&origin, own.len(), limits);
+        if siblings.len() > 1 {
+            let limits = siblings.iter().filter(|(_, one)| one.rate_limit.is_some()).count();
+            self.warn_of_siblings(&origin, siblings.len(), limits);
         }
         let limit = strictest.and_then(|(_, descriptor)| XdsLimit::new(descriptor));
         if let Some((_, lost @ 1..)) = limit {
@@ -150,17 +155,17 @@ impl<'m> Merger<'m> {
             self.report.warn(Location::whole(&origin.file), what, hint);
         }
         let limit = limit.map(|(limit, _)| Box::new(limit));
-        let (key, value) = entry;
+        let (key, value) = sibling_key;
         Some(XdsNode { key, value, origin, limit, children })
     }
 
-    fn warn_of_siblings(&mut self, origin: &Location, siblings: usize, limits: usize) {
+    fn warn_of_siblings(&mut self, origin: &Location, count: usize, limits: usize) {
         let path = self.path_text();
         // The words of envoyproxy/ratelimit, which rejects the response.
         let what = format!("{path}: duplicate descriptor composite key '{path}'");
         let hint = match limits {
-            0 | 1 => format!("the {siblings} descriptors are merged"),
-            _ => format!("the {siblings} descriptors are merged, with the strictest limit"),
+            0 | 1 => format!("the {count} descriptors are merged"),
+            _ => format!("the {count} descriptors are merged, with the strictest limit"),
         };
         self.report.warn(Location::whole(&origin.file), what, hint);
     }
@@ -178,9 +183,9 @@ impl<'m> Merger<'m> {
 /// The descriptor with the strictest limit. Of equally strict ones, the first in byte order of their
 /// encodings, then of their resources.
 fn strictest(
-    own: &[(Arc<Location>, RateLimitDescriptor)],
+    siblings: &[(Arc<Location>, RateLimitDescriptor)],
 ) -> Option<&(Arc<Location>, RateLimitDescriptor)> {
-    let limits = || own.iter().filter_map(|one| Some((Allowance::of(&one.1)?, one)));
+    let limits = || siblings.iter().filter_map(|one| Some((Allowance::of(&one.1)?, one)));
     let (least, _) = limits().min_by(|(one, _), (other, _)| one.compare(other))?;
     let equal = limits().filter(|(one, _)| one.compare(&least).is_eq());
     // Each is encoded once: there may be many, and they may be large.
@@ -190,11 +195,11 @@ fn strictest(
 
 /// Adds to `nodes` what they lack of `before`, because the resources `lost` cannot be used.
 pub(super) fn keep_level(nodes: &mut Vec<XdsNode>, before: &[XdsNode], lost: &HashSet<Arc<str>>) {
-    let entry = |node: &XdsNode| (Arc::clone(&node.key), Arc::clone(&node.value));
+    let sibling_key = |node: &XdsNode| (Arc::clone(&node.key), Arc::clone(&node.value));
     let known: HashMap<SiblingKey, usize> =
-        nodes.iter().enumerate().map(|(index, node)| (entry(node), index)).collect();
+        nodes.iter().enumerate().map(|(index, node)| (sibling_key(node), index)).collect();
     for earlier in before {
-        match known.get(&entry(earlier)) {
+        match known.get(&sibling_key(earlier)) {
             Some(index) => keep(&mut nodes[*index], earlier, lost),
             None => nodes.push(earlier.clone()),
         }
@@ -223,17 +228,17 @@ fn grouped(received: Vec<ReceivedDescriptor>) -> Vec<(SiblingKey, Vec<ReceivedDe
     let mut groups: Vec<(SiblingKey, Vec<ReceivedDescriptor>)> = Vec::with_capacity(received.len());
     let mut known: HashMap<SiblingKey, usize> = HashMap::with_capacity(received.len());
     for one in received {
-        let entry = entry(&one.descriptor);
-        let index = *known.entry(entry.clone()).or_insert(groups.len());
+        let sibling_key = sibling_key(&one.descriptor);
+        let index = *known.entry(sibling_key.clone()).or_insert(groups.len());
         match groups.get_mut(index) {
             Some((_, equal)) => equal.push(one),
-            None => groups.push((entry, vec![one])),
+            None => groups.push((sibling_key, vec![one])),
         }
     }
     groups
 }
 
-fn entry(descriptor: &RateLimitDescriptor) -> SiblingKey {
+fn sibling_key(descriptor: &RateLimitDescriptor) -> SiblingKey {
     let key: Arc<str> = descriptor.key.as_str().into();
     let value =
         if *key == *descriptor.value { Arc::clone(&key) } else { descriptor.value.as_str().into() };

@@ -1,5 +1,6 @@
 //! Tests with random resources: the same rules as from files, in every order.
 
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use proptest::prelude::*;

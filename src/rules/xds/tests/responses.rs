@@ -1,6 +1,7 @@
 //! Tests of single responses and of their sequences: what is accepted, and what stays.
 
 use super::*;
+use crate::rules::RuleDocument;
 use RateLimitUnit::{Day, Hour, Minute, Second};
 
 /// Every row of the table of envoyproxy/ratelimit. The text is searched in the reasons; an empty one
