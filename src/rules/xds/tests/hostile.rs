@@ -158,8 +158,9 @@ fn errors_are_bounded() {
 proptest! {
     #[test]
     fn any_bytes_are_rules_or_reasons(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        let (rules, _) = update_bytes(&XdsRules::default(), &[bytes]);
-        let _ = rule_set(&rules, &Options::default());
+        let (rules, reasons) = update_bytes(&XdsRules::default(), &[bytes]);
+        let (set, _) = rule_set(&rules, &Options::default());
+        prop_assert!(!reasons.is_empty() || !set.files().is_empty());
     }
 
     /// Valid resources with a few changed bytes.
@@ -174,7 +175,8 @@ proptest! {
             let at = index.index(bytes.len());
             bytes[at] = byte;
         }
-        let (rules, _) = update_bytes(&XdsRules::default(), &[bytes]);
-        let _ = rule_set(&rules, &Options::default());
+        let (rules, reasons) = update_bytes(&XdsRules::default(), &[bytes]);
+        let (set, _) = rule_set(&rules, &Options::default());
+        prop_assert!(!reasons.is_empty() || !set.files().is_empty());
     }
 }
