@@ -39,6 +39,9 @@ pub(crate) use over_limit_cache::DENIALS_MAX;
 pub use synced::SyncedMetrics;
 pub(crate) use synced::{REPLICA_IDLE_MAX, REPLICAS_MAX};
 
+/// Period of the background job of the modes: the shortest permitted `sync_interval`.
+pub(crate) const JOB_PERIOD: Duration = Duration::from_millis(10);
+
 use exact::ExactMode;
 use leased::LeasedMode;
 use over_limit_cache::{OverLimitCache, OverLimitStore};

@@ -20,11 +20,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::readiness::Readiness;
 use crate::limiter::Limiter;
+use crate::modes::JOB_PERIOD;
 use crate::server::Health;
 use crate::time::{Clock, SystemClock};
-
-/// Period of the job of the consistency modes: the shortest permitted `sync_interval`.
-const MODES_PERIOD: Duration = Duration::from_millis(10);
 
 /// Period of the readiness job. Probes come at most once a second.
 const HEALTH_PERIOD: Duration = Duration::from_millis(100);
@@ -108,7 +106,7 @@ async fn sweep(limiter: Arc<Limiter>, clock: SystemClock) {
 /// completes, it sends all remaining counts and credits.
 async fn run_modes(limiter: Arc<Limiter>, clock: SystemClock, stopped: oneshot::Receiver<()>) {
     let Some(modes) = limiter.backend().modes() else { return };
-    modes.run(&clock, MODES_PERIOD, async { drop(stopped.await) }).await;
+    modes.run(&clock, JOB_PERIOD, async { drop(stopped.await) }).await;
 }
 
 /// Publishes the health when it changes.

@@ -6,6 +6,7 @@ use super::inputs::Inputs;
 use super::measured::{self, Cores};
 use super::traffic::{StepRates, Traffic, word_bytes};
 use crate::limit::Mode;
+use crate::modes::JOB_PERIOD;
 use crate::store::redis::batch::ENTRY_STEPS_MAX;
 use crate::store::redis::script::Script;
 use crate::store::redis::{FLUSHERS_MAX, HASH_TAGS};
@@ -15,9 +16,6 @@ pub(super) const CLUSTER_PRIMARIES_MIN: u32 = 3;
 
 /// The most primaries with counters: the counters of a hash tag are on one primary.
 pub(super) const PRIMARIES_MAX: u32 = HASH_TAGS as u32;
-
-/// Seconds between two rounds of exchanges: `MODES_PERIOD` in src/app/background.rs.
-const EXCHANGE_PERIOD: f64 = 0.01;
 
 /// The load on one primary.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -106,7 +104,7 @@ fn load(inputs: &Inputs, traffic: &Traffic, share: f64, groups: f64) -> PrimaryL
     let per_write = waiting.max(steps_of_one_call(traffic, share));
     let by_worker = call_rates(inputs, &traffic.worker_steps, rate, per_write, groups);
     let rate = share * traffic.background_steps.sum() / connections;
-    let per_write = (rate * round_trip.max(EXCHANGE_PERIOD)).max(1.0);
+    let per_write = (rate * round_trip.max(JOB_PERIOD.as_secs_f64())).max(1.0);
     let by_background = call_rates(inputs, &traffic.background_steps, rate, per_write, groups);
 
     let instances = f64::from(traffic.instances);
