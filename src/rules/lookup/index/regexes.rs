@@ -6,9 +6,8 @@
 //! the value.
 //!
 //! The remaining cost: 10,000 expressions without a distinguishing text, such as `(?i)` or classes
-//! only, are 40 groups and 40 passes, 2 to 6 us. If the DFA of a group needs too many states for a
-//! value, the expressions of that group are tried one by one, at most 256 of them, 0.2 us each for
-//! short ones.
+//! only, are three groups and three passes. If the DFA of a group needs too many states for a value,
+//! the expressions of that group are tried one by one, 0.2 us each for short ones.
 //!
 //! The bound: a lookup searches each expression at most twice, in its group and alone. A search takes
 //! at most one step per state and byte of the value. `compile/regex_budget.rs` bounds the states.
@@ -27,13 +26,17 @@ use crate::rules::lookup::search_steps;
 
 /// The most expressions without an index of required texts. They are one group.
 const UNINDEXED_REGEXES_MAX: usize = 64;
-/// Most expressions of one group.
-const GROUP_MAX: usize = 256;
-/// Most bytes of compiled expressions in one group. A larger expression is a group by itself.
-const GROUP_BYTES_MAX: usize = 512 << 10;
-/// Most bytes of the DFA of one group, per thread. Determinization takes working memory of about
-/// the size of the group's NFA in addition.
-const CACHE_BYTES_MAX: usize = 1 << 20;
+/// Most expressions of one group. Each group is one more pass over the value.
+const GROUP_MAX: usize = 4096;
+/// Most bytes of compiled expressions in one group, or those of [`BYTES_EACH`] if they are more. A
+/// larger expression is a group by itself.
+const SMALL_GROUP_BYTES_MAX: usize = 512 << 10;
+/// Bytes of the DFA of one group, per thread, or those of [`BYTES_EACH`] if they are more.
+/// Determinization takes working memory of about the size of the group's NFA in addition.
+const SMALL_CACHE_BYTES_MAX: usize = 1 << 20;
+/// Bytes per expression of a large group, of its compiled form and of the DFA. A DFA with fewer is
+/// cleared again and again while values differ.
+const BYTES_EACH: usize = 2 << 10;
 /// Most texts of one requirement: `(de|fr|it)` has three.
 const TEXTS_MAX: usize = 16;
 
@@ -77,7 +80,8 @@ impl RegexIndex {
         let others = regexes.iter().filter(|(number, _)| rest.binary_search(number).is_ok());
         for (number, regex) in others {
             let more = regex.compiled_bytes();
-            if group.len() == GROUP_MAX || bytes + more > GROUP_BYTES_MAX {
+            let bytes_max = SMALL_GROUP_BYTES_MAX.max((group.len() + 1) * BYTES_EACH);
+            if group.len() == GROUP_MAX || bytes + more > bytes_max {
                 groups.extend(Group::new(&std::mem::take(&mut group)));
                 bytes = 0;
             }
@@ -138,7 +142,7 @@ fn dfa(hirs: &[Hir]) -> Option<(DFA, Pool<Cache, CreateCache>)> {
     let config = thompson::Config::new().which_captures(WhichCaptures::None);
     let nfa = Compiler::new().configure(config).build_many_from_hir(hirs).ok()?;
     let config = Config::new()
-        .cache_capacity(CACHE_BYTES_MAX)
+        .cache_capacity(SMALL_CACHE_BYTES_MAX.max(hirs.len() * BYTES_EACH))
         .skip_cache_capacity_check(true)
         // At a Unicode word boundary, values with non-ASCII bytes fall back to single expressions.
         .unicode_word_boundary(true)
@@ -226,4 +230,29 @@ fn longest(hir: &Hir) -> Option<Vec<Vec<u8>>> {
         Piece::Other(hir) => inside(hir),
     });
     texts.max_by_key(|texts| texts.iter().map(Vec::len).min())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::lookup::matcher::Matcher;
+
+    /// The numbers of expressions in the groups of `count` expressions.
+    fn groups(count: u32, text: impl Fn(u32) -> String) -> Vec<usize> {
+        let regex = |number| match Matcher::regex(text(number).into(), &[]) {
+            Ok(Matcher::Regex(regex)) => regex,
+            _ => panic!("a valid expression"),
+        };
+        let regexes: Vec<AnchoredRegex> = (0..count).map(regex).collect();
+        let numbered: Vec<(u32, &AnchoredRegex)> = (0..).zip(&regexes).collect();
+        let index = RegexIndex::with_unindexed_max(&numbered, usize::MAX);
+        index.groups.iter().map(|group| group.numbers.len()).collect()
+    }
+
+    #[test]
+    fn small_expressions_have_large_groups() {
+        assert_eq!(groups(9_000, |number| format!("[ab]{number:x}")), [4096, 4096, 808]);
+        let large = groups(1_000, |number| format!("[a-z]{{100}}{number:x}"));
+        assert!(large.iter().all(|len| *len < 1_000), "{large:?}");
+    }
 }
