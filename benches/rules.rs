@@ -69,7 +69,7 @@ type PatternKind = (&'static str, fn(usize) -> String, fn(usize) -> String);
 
 const KINDS: [PatternKind; 5] = [
     ("regex", |n| format!("value_regex: '/v1/[0-9]+/item-{n}'"), |n| format!("/v1/7/item-{n}")),
-    // No required text distinguishes these: lazy DFAs search them in groups of 256.
+    // No required text distinguishes these: lazy DFAs search them in groups of up to 4096.
     (
         "regex without literal",
         |n| format!("value_regex: '(?i)/item-[0-9]+-{n:x}'"),

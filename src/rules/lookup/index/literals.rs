@@ -2,7 +2,7 @@
 //!
 //! The rarest required text of each pattern goes into one Aho-Corasick automaton. A lookup runs the
 //! value through it once and verifies only the patterns whose text occurs, in file order. The index
-//! does not cover patterns without such a text, or with texts that more than 16 patterns share.
+//! does not cover patterns without such a text, or with texts that too many patterns share.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -25,18 +25,14 @@ pub(super) struct Required {
     pub(super) texts: Vec<Vec<u8>>,
 }
 
-/// The most patterns that may share a required text. A text shared by more patterns excludes too few
-/// candidates.
-const SHARED_MAX: usize = 16;
-
 /// Patterns by required text.
 #[derive(Debug)]
 pub(super) struct LiteralIndex {
     automaton: AhoCorasick,
     /// Per text of the automaton, the patterns that require it.
     owners: Box<[Vec<(Side, u32)>]>,
-    /// The number of patterns.
-    len: usize,
+    /// Most candidates in memory before they are sorted.
+    candidates_max: usize,
 }
 
 thread_local! {
@@ -45,9 +41,13 @@ thread_local! {
 }
 
 impl LiteralIndex {
-    /// Indexes patterns by their requirements. Returns the index, unless it is empty, and the
+    /// Indexes patterns by their requirements. At most `shared_max` patterns may share a text: each of
+    /// them is a candidate if a value has the text. Returns the index, unless it is empty, and the
     /// numbers of the patterns that it does not cover, in their order.
-    pub(super) fn new(patterns: Vec<(u32, Vec<Required>)>) -> (Option<LiteralIndex>, Vec<u32>) {
+    pub(super) fn new(
+        patterns: Vec<(u32, Vec<Required>)>,
+        shared_max: usize,
+    ) -> (Option<LiteralIndex>, Vec<u32>) {
         let mut shares: HashMap<Vec<u8>, usize> = HashMap::new();
         for text in patterns.iter().flat_map(|(_, all)| all).flat_map(|one| &one.texts) {
             *shares.entry(text.clone()).or_default() += 1;
@@ -57,7 +57,7 @@ impl LiteralIndex {
         let mut by_text: HashMap<Vec<u8>, usize> = HashMap::new();
         let (mut rest, mut len) = (Vec::new(), 0);
         for (number, required) in patterns {
-            let Some(rarest) = rarest(required, &shares) else {
+            let Some(rarest) = rarest(required, &shares, shared_max) else {
                 rest.push(number);
                 continue;
             };
@@ -82,7 +82,8 @@ impl LiteralIndex {
             rest.dedup();
             return (None, rest);
         };
-        (Some(LiteralIndex { automaton, owners: owners.into(), len }), rest)
+        let candidates_max = 2 * len + shared_max;
+        (Some(LiteralIndex { automaton, owners: owners.into(), candidates_max }), rest)
     }
 
     /// The lowest number of a pattern in the index that accepts the value.
@@ -101,7 +102,7 @@ impl LiteralIndex {
                 }
             }
             // A value may repeat a text any number of times.
-            if candidates.len() > 2 * self.len + SHARED_MAX {
+            if candidates.len() > self.candidates_max {
                 candidates.sort_unstable();
                 candidates.dedup();
             }
@@ -115,12 +116,16 @@ impl LiteralIndex {
 }
 
 /// The requirement that the fewest patterns share, then the longest.
-fn rarest(required: Vec<Required>, shares: &HashMap<Vec<u8>, usize>) -> Option<Required> {
+fn rarest(
+    required: Vec<Required>,
+    shares: &HashMap<Vec<u8>, usize>,
+    shared_max: usize,
+) -> Option<Required> {
     let shared = |one: &Required| one.texts.iter().map(|text| shares[text]).max();
     let shortest = |one: &Required| one.texts.iter().map(Vec::len).min();
     required
         .into_iter()
-        .filter(|one| shared(one).is_some_and(|shared| shared <= SHARED_MAX))
+        .filter(|one| shared(one).is_some_and(|shared| shared <= shared_max))
         .filter(|one| shortest(one) > Some(0))
         .min_by_key(|one| (shared(one), Reverse(shortest(one))))
 }

@@ -26,6 +26,9 @@ use crate::rules::lookup::search_steps;
 
 /// The most expressions without an index of required texts. They are one group.
 const UNINDEXED_REGEXES_MAX: usize = 64;
+/// Most expressions that share a required text. Verifying more candidates takes longer than a pass of
+/// a group.
+const SHARED_MAX: usize = 2;
 /// Most expressions of one group. Each group is one more pass over the value.
 const GROUP_MAX: usize = 4096;
 /// Most bytes of compiled expressions in one group, or those of [`BYTES_EACH`] if they are more. A
@@ -73,7 +76,7 @@ impl RegexIndex {
             (None, regexes.iter().map(|(number, _)| *number).collect())
         } else {
             let patterns = regexes.iter().map(|(number, one)| (*number, required(&one.hir())));
-            LiteralIndex::new(patterns.collect())
+            LiteralIndex::new(patterns.collect(), SHARED_MAX)
         };
         let mut groups = Vec::new();
         let (mut group, mut bytes) = (Vec::new(), 0);

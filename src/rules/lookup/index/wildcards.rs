@@ -7,6 +7,8 @@ use crate::rules::lookup::matcher::Wildcard;
 
 /// The most wildcards without an index. Trying them costs no more than one run of an automaton.
 const UNINDEXED_WILDCARDS_MAX: usize = 16;
+/// Most wildcards that share a required text. A text shared by more excludes too few candidates.
+const SHARED_MAX: usize = 16;
 
 /// The wildcards of one key.
 #[derive(Debug, Default)]
@@ -23,7 +25,7 @@ impl WildcardIndex {
             return WildcardIndex { literals: None, rest };
         }
         let patterns = wildcards.iter().map(|(number, wildcard)| (*number, required(wildcard)));
-        let (literals, rest) = LiteralIndex::new(patterns.collect());
+        let (literals, rest) = LiteralIndex::new(patterns.collect(), SHARED_MAX);
         WildcardIndex { literals, rest: rest.into() }
     }
 
