@@ -39,7 +39,7 @@ pub(super) struct Law {
 }
 
 /// All laws, in the order of their checks.
-pub(super) const LAWS: [Law; 9] = [
+pub(super) const LAWS: [Law; 10] = [
     leak::ANSWERED,
     conservation::WINDOWS,
     conservation::SLOTS,
@@ -48,6 +48,7 @@ pub(super) const LAWS: [Law; 9] = [
     over::SYNCED,
     early::BESIDE_REDIS,
     early::BESIDE_HITS,
+    early::BESIDE_CREDITS,
     leak::NOTHING_LEFT,
 ];
 

@@ -177,6 +177,13 @@ fn wrong_and_right(law: &str) -> [Record; 2] {
         "early denial beside all hits" => [1, 0].map(|missing| {
             window(SYNCED, 2).filled(0, 1, missing).request(3_000, 0, 1, Decided::Denied)
         }),
+        // A denial by a leased bucket although Redis had room beside all credits.
+        "early denial beside credits" => [1, 0].map(|missing| {
+            let record = Record::new(Algorithm::TokenBucket, LEASED, 2);
+            let (limit, _) = laws::rule(&record.schedule.counters[0], record.schedule.variant);
+            let credits = limit.tiers[0].burst as i64 - missing;
+            record.both(0, 1, credits).request(1, 0, 1, Decided::Denied)
+        }),
         // A call is still in flight at the end.
         "leak" => [1, 0].map(|in_flight| {
             let mut record = window(EXACT, 1);

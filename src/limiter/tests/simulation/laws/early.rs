@@ -18,6 +18,16 @@ pub(super) const BESIDE_REDIS: Law = Law {
     contradiction: beside_redis,
 };
 
+/// A denial of a leased counter: the same. Redis also has the credits that are not spent, and those of a
+/// bucket that drain before they are.
+pub(super) const BESIDE_CREDITS: Law = Law {
+    name: "early denial beside credits",
+    applies: |facts| {
+        facts.mode == Mode::Leased && facts.same_rules && denied(facts).next().is_some()
+    },
+    contradiction: beside_redis,
+};
+
 /// A denial of a leased or synced counter: the hits did not fit in addition to all hits that
 /// passed, and to the credits that other instances had.
 pub(super) const BESIDE_HITS: Law = Law {
