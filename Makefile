@@ -16,7 +16,7 @@ GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golan
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation soak h2spec memory-attacks durations lint fmt fuzz deny accuracy bench bench-xds modes helm-test helm-docs docs docs-settings
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation soak h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -139,6 +139,12 @@ accuracy: ## how far sliding_window is from an exact log
 # or '--envoy-ratelimit PATH' to measure that build too. It needs the newest Envoy.
 bench: redis envoy-$(firstword $(ENVOYS)) ## measure docs/performance.md
 	$(CARGO) bench --locked --bench suite -- $(BENCH)
+
+# A weir that is optimised by the profile of a load, target/pgo/weir. TARGET_CPU is a value of rustc's target-cpu,
+# for example x86-64-v3; empty: every processor of the architecture.
+TARGET_CPU ?=
+pgo: redis ## a release build with the profile of a load
+	PYTHONPATH=tests/support $(PYTHON) -B benches/pgo.py target/pgo $(TARGET_CPU)
 
 # 10 000 resources with 100 000 rules by xDS: time until they are active, memory, and decisions meanwhile.
 bench-xds: ## large responses by xDS, under load

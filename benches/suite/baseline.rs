@@ -28,28 +28,39 @@ impl RateLimitService for Constant {
         &self,
         _: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let limit = RateLimit {
-            requests_per_unit: 1_000_000,
-            unit: Unit::Hour.into(),
-            ..RateLimit::default()
-        };
-        let status = DescriptorStatus {
-            code: Code::Ok.into(),
-            current_limit: Some(limit),
-            limit_remaining: 999_990,
-            duration_until_reset: Some(Duration { seconds: 1800, nanos: 0 }),
-            ..DescriptorStatus::default()
-        };
-        Ok(Response::new(RateLimitResponse {
-            overall_code: Code::Ok.into(),
-            statuses: vec![status],
-            ..RateLimitResponse::default()
-        }))
+        Ok(Response::new(response()))
+    }
+}
+
+/// The constant.
+pub(crate) fn response() -> RateLimitResponse {
+    let limit =
+        RateLimit { requests_per_unit: 1_000_000, unit: Unit::Hour.into(), ..RateLimit::default() };
+    let status = DescriptorStatus {
+        code: Code::Ok.into(),
+        current_limit: Some(limit),
+        limit_remaining: 999_990,
+        duration_until_reset: Some(Duration { seconds: 1800, nanos: 0 }),
+        ..DescriptorStatus::default()
+    };
+    RateLimitResponse {
+        overall_code: Code::Ok.into(),
+        statuses: vec![status],
+        ..RateLimitResponse::default()
     }
 }
 
 /// Serves on a free port of loopback, which it prints, until the process ends.
 pub(crate) fn serve(cores: usize) -> anyhow::Result<()> {
+    distribute(cores, core)
+}
+
+/// Accepts connections on a free port of loopback, which it prints, and distributes them to a thread per
+/// core, which serves them by `core`.
+pub(crate) fn distribute(
+    cores: usize,
+    core: fn(mpsc::UnboundedReceiver<TcpStream>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("listening on {}", listener.local_addr()?);
     let mut queues = Vec::new();

@@ -56,10 +56,10 @@ impl Server {
         })
     }
 
-    /// The baseline, which is this program with `baseline`.
-    pub(crate) fn baseline() -> anyhow::Result<Server> {
+    /// A server that is this program with an argument: `baseline` or `h2`.
+    pub(crate) fn own(program: &str) -> anyhow::Result<Server> {
         let mut command = Command::new(std::env::current_exe()?);
-        let child = command.arg("baseline").stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = command.arg(program).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = child.spawn()?;
         let out = child.stdout.take().context("stdout is piped")?;
         Server::wait(child, out, |line| {

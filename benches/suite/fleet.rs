@@ -12,7 +12,7 @@ use weir_bench::{KeyDistribution, Pacing, Plan};
 
 use crate::child::Server;
 use crate::envoy_ratelimit::{EnvoyRatelimit, PIPELINES};
-use crate::figures::Figures;
+use crate::figures::{Figures, median};
 use crate::redis::Redis;
 
 /// Counters of each fleet.
@@ -29,8 +29,11 @@ pub(crate) struct Fleet {
 }
 
 /// The measured fleets.
-pub(crate) const FLEETS: [Fleet; 3] = [
+pub(crate) const FLEETS: [Fleet; 5] = [
     Fleet { instances: 1, rate: 1_000 },
+    // These two overload two cores with neither service.
+    Fleet { instances: 8, rate: 50 },
+    Fleet { instances: 50, rate: 8 },
     Fleet { instances: 8, rate: 500 },
     Fleet { instances: 50, rate: 100 },
 ];
@@ -93,6 +96,7 @@ pub(crate) fn measure(
                 let costs = fleet.run(&plan, service.is_weir(), start)?;
                 figures.add(&fleet.redis_cpu_figure(name), 1e5 * costs.redis);
                 figures.add(&fleet.instances_cpu_figure(name), 1e5 * costs.instances);
+                figures.add(&fleet.latency_figure(name), costs.p50_us);
                 if let Some(share) = costs.by_fallback {
                     figures.add(&fleet.fallback_figure(name), 100.0 * share);
                 }
@@ -150,6 +154,8 @@ struct Costs {
     redis: f64,
     /// CPU seconds of all instances per call.
     instances: f64,
+    /// The median latency of the instance in the middle, in microseconds.
+    p50_us: f64,
     /// The share of calls that the fallback decided, in the instance with the largest share; `None`
     /// without weir.
     by_fallback: Option<f64>,
@@ -168,6 +174,11 @@ impl Fleet {
     /// The name of the figure: CPU seconds of all instances.
     pub(crate) fn instances_cpu_figure(self, service: &str) -> String {
         format!("{}: CPU s per 100 000: {service}", self.name())
+    }
+
+    /// The name of the figure: the median latency.
+    pub(crate) fn latency_figure(self, service: &str) -> String {
+        format!("{}: p50, us: {service}", self.name())
     }
 
     fn fallback_figure(self, service: &str) -> String {
@@ -197,14 +208,15 @@ impl Fleet {
         let plan = Plan { pacing: Pacing::Open(self.rate.into()), ..plan.clone() };
         load(&instances, &Plan { duration: WARM_UP, ..plan.clone() })?;
         let before = redis.cpu()?;
-        let (calls, cpu_seconds) = load(&instances, &plan)?;
+        let Loads { calls, cpu_seconds, p50_us } = load(&instances, &plan)?;
         let after = redis.cpu()?;
         let mut by_fallback = None;
         for instance in instances.iter().filter(|_| is_weir) {
             let share = instance.fallback_share()?;
             by_fallback = Some(share.max(by_fallback.unwrap_or_default()));
         }
-        Ok(Costs { redis: (after - before) / calls, instances: cpu_seconds / calls, by_fallback })
+        let (redis, instances) = ((after - before) / calls, cpu_seconds / calls);
+        Ok(Costs { redis, instances, p50_us, by_fallback })
     }
 }
 
@@ -223,9 +235,17 @@ fn create_counters(server: &Server, plan: &Plan) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads all instances at the same time. Returns the number of calls, and the CPU seconds of the
-/// instances.
-fn load(instances: &[Server], plan: &Plan) -> anyhow::Result<(f64, f64)> {
+/// The loads of all instances.
+struct Loads {
+    calls: f64,
+    /// The CPU seconds of the instances.
+    cpu_seconds: f64,
+    /// The median of the instances' median latencies, in microseconds.
+    p50_us: f64,
+}
+
+/// Loads all instances at the same time.
+fn load(instances: &[Server], plan: &Plan) -> anyhow::Result<Loads> {
     thread::scope(|scope| {
         let mut loads = Vec::new();
         // With the same seed, all instances would have the same keys at the same time.
@@ -233,14 +253,15 @@ fn load(instances: &[Server], plan: &Plan) -> anyhow::Result<(f64, f64)> {
             let plan = Plan { seed, ..plan.clone() };
             loads.push(scope.spawn(move || instance.load(&plan)));
         }
-        let (mut calls, mut cpu_seconds) = (0.0, 0.0);
+        let (mut calls, mut cpu_seconds, mut medians) = (0.0, 0.0, Vec::new());
         for load in loads {
             let (report, seconds) =
                 load.join().map_err(|_| anyhow::anyhow!("a thread of the load panicked"))??;
             calls += report.decided as f64;
             cpu_seconds += seconds;
+            medians.push(report.latency_us.p50);
         }
-        Ok((calls, cpu_seconds))
+        Ok(Loads { calls, cpu_seconds, p50_us: median(&mut medians) })
     })
 }
 

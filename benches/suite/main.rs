@@ -12,6 +12,7 @@ use clap::Parser;
 use weir_bench::{Pacing, Plan};
 
 mod baseline;
+mod batches;
 mod chart;
 mod child;
 mod envoy_config;
@@ -19,6 +20,7 @@ mod envoy_ratelimit;
 mod faults;
 mod figures;
 mod fleet;
+mod h2_constant;
 mod in_process;
 mod machine;
 mod many_rules;
@@ -61,8 +63,8 @@ const RATE: f64 = 5_000.0;
 /// Measures weir and writes docs/performance.md.
 #[derive(Debug, Parser)]
 struct Options {
-    /// `baseline` runs the baseline instead.
-    #[arg(value_parser = ["baseline"])]
+    /// Runs this server instead: the baseline, or h2 alone.
+    #[arg(value_parser = ["baseline", "h2"])]
     program: Option<String>,
     /// Rounds; medians are taken over them.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -79,6 +81,9 @@ struct Options {
     /// Another build of weir, measured in the same rounds.
     #[arg(long)]
     before: Option<PathBuf>,
+    /// A build of weir with a profile (`make pgo`), measured in the same rounds.
+    #[arg(long)]
+    profiled: Option<PathBuf>,
     /// A build of envoyproxy/ratelimit, measured in the small fleets and through Envoy.
     #[arg(long, value_name = "PATH")]
     envoy_ratelimit: Option<PathBuf>,
@@ -91,6 +96,9 @@ struct Options {
     /// Only the small fleets. Writes nothing.
     #[arg(long, conflicts_with = "without_redis")]
     only_fleets: bool,
+    /// Only the batches of weir on Redis. Writes nothing.
+    #[arg(long, conflicts_with = "without_redis")]
+    only_batches: bool,
     /// Only requests through Envoy. Writes nothing.
     #[arg(long)]
     only_envoy: bool,
@@ -107,8 +115,9 @@ struct Options {
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
-    if options.program.as_deref() == Some("baseline") {
-        return baseline::serve(std::thread::available_parallelism()?.get());
+    if let Some(program) = &options.program {
+        let cores = std::thread::available_parallelism()?.get();
+        return if program == "h2" { h2_constant::serve(cores) } else { baseline::serve(cores) };
     }
     if !options.bench {
         // `cargo test --benches` runs this too. It would take minutes and overwrite the page.
@@ -134,6 +143,11 @@ fn main() -> anyhow::Result<()> {
         print!("\n{}\n{}", page::fleets(&figures), figures.csv());
         return Ok(());
     }
+    if options.only_batches {
+        let figures = redis_batches(&options, folder.path(), options.rounds)?;
+        print!("\n{}\n{}", batches::rows(&figures), figures.csv());
+        return Ok(());
+    }
     if options.only_envoy {
         let figures = requests_through_envoy(&options, folder.path(), options.rounds)?;
         print!("\n{}\n{}", through_envoy::table(&figures), figures.csv());
@@ -153,6 +167,7 @@ fn main() -> anyhow::Result<()> {
         if !options.without_redis {
             figures.join(faults(&options, folder.path())?);
             figures.join(fleets(&options, folder.path(), rounds)?);
+            figures.join(redis_batches(&options, folder.path(), rounds)?);
         }
         figures.join(many_rules::measure(folder.path(), rounds, &open(&options))?);
         figures.join(algorithms(&options, folder.path())?);
@@ -221,6 +236,12 @@ fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
 /// Every fleet with every service, in turn, for `rounds` rounds.
 fn fleets(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figures> {
     fleet::measure(folder, options.envoy_ratelimit.as_deref(), rounds, &open(options))
+}
+
+/// Every kind of traffic on Redis, in turn, for `rounds` rounds.
+fn redis_batches(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figures> {
+    let rules = written(folder, "batches.yaml", &rules("fixed_window"))?;
+    batches::measure(&rules, rounds, &saturated(options))
 }
 
 /// Every service behind Envoy, in turn, for `rounds` rounds.

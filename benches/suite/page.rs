@@ -9,7 +9,7 @@ use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
 use crate::faults::FAULTS;
 use crate::figures::Figures;
 use crate::fleet::{self, ENVOY_RATELIMIT, FLEETS, SERVICES};
-use crate::{many_rules, targets, through_envoy};
+use crate::{batches, many_rules, targets, through_envoy};
 
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
@@ -42,6 +42,7 @@ pub(crate) fn write(
         .replace("{{servers}}", servers(figures).trim_end())
         .replace("{{builds}}", builds(figures).trim_end())
         .replace("{{faults}}", faults(figures).trim_end())
+        .replace("{{batches}}", batches::rows(figures).trim_end())
         .replace("{{fleets}}", fleets(figures).trim_end())
         .replace("{{algorithms}}", algorithms(figures).trim_end());
     fs::write(docs.join("performance.md"), page)?;
@@ -63,11 +64,14 @@ fn servers(figures: &Figures) -> String {
         format!("| {name} | {} |\n", cells.join(" | "))
     };
     for (name, of) in [
+        ("h2 alone, a constant", "h2"),
         ("baseline", "baseline"),
         ("weir from memory", "memory"),
+        ("weir from memory, with a profile", "memory, profiled"),
         ("weir from memory, `grpc.fast_path: false`", "memory, by tonic"),
         ("weir from memory, the build before", "memory, before"),
         ("weir on Redis", "Redis"),
+        ("weir on Redis, with a profile", "Redis, profiled"),
         ("weir on Redis, `grpc.fast_path: false`", "Redis, by tonic"),
         ("weir on Redis, the build before", "Redis, before"),
     ] {
@@ -91,6 +95,16 @@ fn builds(figures: &Figures) -> String {
         (
             "Redis: server CPU, `grpc.fast_path: false`, of the fast path's",
             "saturated: CPU s per 100 000: Redis, by tonic",
+            "saturated: CPU s per 100 000: Redis",
+        ),
+        (
+            "memory: server CPU, with a profile (`make pgo`), of the same code without",
+            "saturated: CPU s per 100 000: memory, profiled",
+            "saturated: CPU s per 100 000: memory",
+        ),
+        (
+            "Redis: server CPU, with a profile (`make pgo`), of the same code without",
+            "saturated: CPU s per 100 000: Redis, profiled",
             "saturated: CPU s per 100 000: Redis",
         ),
         (
@@ -139,8 +153,9 @@ pub(crate) fn fleets(figures: &Figures) -> String {
             let Some(redis) = figures.get(&fleet.redis_cpu_figure(service)) else { continue };
             let ratio = fleet.ratio(figures, service).map_or("-".to_owned(), short);
             let cpu = shown(figures, &fleet.instances_cpu_figure(service));
+            let p50 = shown(figures, &fleet.latency_figure(service));
             let (fleet, redis) = (fleet.name(), short(redis));
-            rows += &format!("| {fleet} | {service} | {redis} | {ratio} | {cpu} |\n");
+            rows += &format!("| {fleet} | {service} | {redis} | {ratio} | {cpu} | {p50} |\n");
         }
     }
     if rows.is_empty() {
@@ -149,8 +164,8 @@ pub(crate) fn fleets(figures: &Figures) -> String {
     let fallback = fleet::largest_fallback_share(figures).map_or("-".to_owned(), short);
     format!(
         "| instances x calls per second | service | CPU s of Redis | \
-         of envoyproxy/ratelimit's | CPU s of the instances |\n\
-         | --- | --- | --- | --- | --- |\n{rows}\n\
+         of envoyproxy/ratelimit's | CPU s of the instances | p50, us |\n\
+         | --- | --- | --- | --- | --- | --- |\n{rows}\n\
          The fallback of weir decided at most {fallback} % of the calls of a row. {}\n",
         peer(figures)
     )
@@ -194,6 +209,7 @@ fn charts(figures: &Figures) -> Vec<(&'static str, String)> {
     let row = |name: &str, figure: &str| (name.to_owned(), figures.get(figure));
     let tenth = |name: &str, figure: &str| (name.to_owned(), figures.get(figure).map(|v| v / 10.0));
     let cpu = [
+        row("h2 alone", "saturated: CPU s per 100 000: h2"),
         row("baseline", "saturated: CPU s per 100 000: baseline"),
         row("weir from memory", "saturated: CPU s per 100 000: memory"),
         row("weir on Redis", "saturated: CPU s per 100 000: Redis"),

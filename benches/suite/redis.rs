@@ -49,6 +49,16 @@ impl Redis {
         Ok(field("used_cpu_sys:")? + field("used_cpu_user:")?)
     }
 
+    /// Calls of scripts and functions so far.
+    pub(crate) fn script_calls(&self) -> anyhow::Result<f64> {
+        let info = Client::tcp(self.address(), TIMEOUT)?.try_run(&["INFO", "commandstats"])?.text();
+        let calls = info.lines().filter_map(|line| {
+            let of = |name: &str| line.strip_prefix(name)?.split(',').next();
+            of("cmdstat_fcall:calls=").or_else(|| of("cmdstat_evalsha:calls="))
+        });
+        Ok(calls.map(str::parse::<f64>).sum::<Result<f64, _>>()?)
+    }
+
     /// The script call that `decide` causes, from MONITOR.
     pub(crate) fn call_of(&self, decide: impl FnOnce()) -> anyhow::Result<Vec<Vec<u8>>> {
         let mut monitor = Client::tcp(self.address(), TIMEOUT)?;

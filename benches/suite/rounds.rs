@@ -1,4 +1,4 @@
-//! The rounds of the servers: the baseline and weir, saturated and at a fixed rate, in turn.
+//! The rounds of the servers: h2 alone, the baseline and weir, saturated and at a fixed rate, in turn.
 
 use std::path::Path;
 use std::time::Duration;
@@ -35,12 +35,16 @@ fn named_servers(
 ) -> anyhow::Result<Vec<NamedServer>> {
     let named = |name, server, on_redis| NamedServer { name, server, on_redis };
     let mut all = vec![
-        named("baseline", Server::baseline()?, false),
+        named("h2", Server::own("h2")?, false),
+        named("baseline", Server::own("baseline")?, false),
         named("memory", Server::weir(rules, &[])?, false),
         named("memory, by tonic", Server::weir(rules, &[BY_TONIC])?, false),
     ];
     if let Some(before) = &options.before {
         all.push(named("memory, before", Server::program(before, rules, &[])?, false));
+    }
+    if let Some(profiled) = &options.profiled {
+        all.push(named("memory, profiled", Server::program(profiled, rules, &[])?, false));
     }
     if let Some(redis) = redis {
         let (kind, url) = (("WEIR__STORE__KIND", "redis"), redis.url());
@@ -51,6 +55,10 @@ fn named_servers(
         if let Some(before) = &options.before {
             let server = Server::program(before, rules, &[kind, url])?;
             all.push(named("Redis, before", server, true));
+        }
+        if let Some(profiled) = &options.profiled {
+            let server = Server::program(profiled, rules, &[kind, url])?;
+            all.push(named("Redis, profiled", server, true));
         }
     }
     Ok(all)

@@ -120,7 +120,7 @@ fn start(folder: &Path, program: Option<&Path>, with_redis: bool) -> anyhow::Res
     }
     let in_memory = Server::weir(&folder.join(rule_file("exact")), &[])?;
     let mut services = vec![
-        Service { name: BASELINE, server: Server::baseline()?, redis: None },
+        Service { name: BASELINE, server: Server::own("baseline")?, redis: None },
         Service { name: MEMORY, server: in_memory, redis: None },
     ];
     if !with_redis {
