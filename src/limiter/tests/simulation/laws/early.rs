@@ -18,12 +18,13 @@ pub(super) const BESIDE_REDIS: Law = Law {
     contradiction: beside_redis,
 };
 
-/// A denial of a leased counter: the same. Redis also has the credits that are not spent, and those of a
-/// bucket that drain before they are.
+/// A denial of a leased counter of several instances: the same. Redis also has the credits that are not
+/// spent, and those of a bucket that drain before they are.
 pub(super) const BESIDE_CREDITS: Law = Law {
     name: "early denial beside credits",
     applies: |facts| {
-        facts.mode == Mode::Leased && facts.same_rules && denied(facts).next().is_some()
+        let leased = facts.mode == Mode::Leased && facts.instances() > 1;
+        leased && facts.same_rules && denied(facts).next().is_some()
     },
     contradiction: beside_redis,
 };
