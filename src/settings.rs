@@ -52,8 +52,8 @@ pub use section::Setting;
 pub use sections::{
     AdminSettings, ClientCert, ClockSettings, DrainSettings, FallbackSettings, FunctionChoice,
     GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings, MetricsSettings,
-    ReadyzSettings, RedisSettings, RequireRules, ResponseSettings, RulesSettings, StoreKind,
-    StoreSettings, TracingSettings, XdsSettings,
+    ReadyzSettings, RedisSettings, RequireRules, ResponseSettings, RlqsSettings, RulesSettings,
+    StoreKind, StoreSettings, TracingSettings, XdsSettings,
 };
 pub use sources::{Flags, Loaded, load, process_env};
 
@@ -79,6 +79,8 @@ settings! {
     redis: RedisSettings,
     /// The largest request.
     request: RequestBounds,
+    /// Limits that are divided among Envoys.
+    rlqs: RlqsSettings,
     /// Decisions while the store fails.
     fallback: FallbackSettings,
     /// The conditions of readiness.

@@ -123,6 +123,13 @@ pub(super) fn positive_duration() -> Format<Duration> {
     Format::new("a duration over 0", duration_schema(), scalar::positive_duration, show_duration)
 }
 
+/// A whole number of seconds, at least `least`.
+pub(super) fn whole_seconds(least: u64) -> Format<Duration> {
+    let parse = move |text: &str| scalar::whole_seconds(text, least);
+    let accepts = format!("whole seconds, at least {least}s");
+    Format::new(accepts, duration_schema(), parse, show_duration)
+}
+
 /// A duration, or `off`. Zero also means off.
 pub(super) fn duration_or_off() -> Format<Option<Duration>> {
     let show =
@@ -196,6 +203,12 @@ pub(super) fn san_names() -> Format<Vec<SanName>> {
         texts.join(",").into()
     };
     Format::new("a text", any_scalar(), scalar::san_names, show)
+}
+
+/// Keys of entries, separated by commas. An empty text means none.
+pub(super) fn entry_keys() -> Format<Vec<String>> {
+    let show = |keys: &Vec<String>| keys.join(",").into();
+    Format::new("keys, or empty", any_scalar(), scalar::entry_keys, show)
 }
 
 /// A path of a file.

@@ -61,6 +61,17 @@ pub(super) fn positive_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A whole number of seconds, at least `least`.
+pub(super) fn whole_seconds(text: &str, least: u64) -> Result<Duration, String> {
+    let length = duration(text)?;
+    if length.subsec_nanos() != 0 || length.as_secs() < least {
+        return Err(format!(
+            "is no whole number of seconds; write at least {least}s, such as `12s`"
+        ));
+    }
+    Ok(length)
+}
+
 /// A duration in microseconds; a minus may precede it.
 pub(super) fn signed_duration(text: &str) -> Result<i64, String> {
     let length = duration(text.strip_prefix('-').unwrap_or(text))?;
@@ -154,6 +165,18 @@ pub(super) fn node_metadata(text: &str) -> Result<String, String> {
     } else {
         Err("are not names and values; write `name=value,name=value`".to_owned())
     }
+}
+
+/// Keys of entries, separated by commas, each once.
+pub(super) fn entry_keys(text: &str) -> Result<Vec<String>, String> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+    let keys: Vec<String> = parts.map(str::to_owned).collect();
+    for (index, key) in keys.iter().enumerate() {
+        if keys[..index].contains(key) {
+            return Err(format!("has `{key}` twice; write each key once"));
+        }
+    }
+    Ok(keys)
 }
 
 /// A list of paths: as JSON, or separated by commas. `[]` is valid: the rules may come from a server.

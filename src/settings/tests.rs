@@ -12,6 +12,7 @@ mod file;
 mod image;
 mod listeners;
 mod otlp;
+mod rlqs;
 mod secrets;
 mod settings_page;
 mod warnings;

@@ -4,7 +4,7 @@ use super::*;
 
 /// Texts of which each format accepts at least one, written as settings are shown. Numbers within
 /// bounds and choices are not listed, because their schema has them.
-const SAMPLES: [&str; 14] = [
+const SAMPLES: [&str; 15] = [
     "sample",
     "hidden",
     "7",
@@ -12,6 +12,7 @@ const SAMPLES: [&str; 14] = [
     "-5m",
     "3s",
     "4s",
+    "20s",
     "0.25",
     "127.0.0.1:0",
     "/sample",
