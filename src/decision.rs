@@ -85,7 +85,8 @@ pub enum DecisionReason {
         decision: Decision,
         /// The rule is in shadow mode: a denial passes as OK.
         shadow: bool,
-        /// The shared store decided for this request. False if the decision came from memory.
+        /// The shared store decided for this request, or it granted the share that decided. False if
+        /// the decision came from memory.
         by_shared_store: bool,
     },
     /// The counter could not be queried, and the fallback decided.

@@ -15,6 +15,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 
 use futures_util::future::{BoxFuture, join_all};
@@ -33,6 +34,7 @@ use crate::time::{Micros, SystemClock};
 
 mod backend;
 mod decided;
+mod divided;
 mod fallback;
 mod fold;
 mod headers;
@@ -48,10 +50,12 @@ mod rollback_guard;
 mod tests;
 
 pub use backend::Backend;
+pub use divided::{DividedCheck, DividedResult, DividedRules};
 pub use fallback::LocalCounters;
 pub use inspect::{Counter, NoCounter, find_counter};
 
 use decided::DecidedDescriptor;
+use divided::Divider;
 use lease_id::LeaseIds;
 use pending::PendingDescriptor;
 use resolved::{CounterQuery, ResolvedDescriptor};
@@ -66,6 +70,8 @@ pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
     on_error: OnError,
     lease_ids: LeaseIds,
     local: Option<LocalCounters>,
+    /// `None` without the quota service.
+    divider: Option<Divider>,
 }
 
 /// The pending descriptors of one request. Most requests have one.
@@ -76,7 +82,7 @@ impl<S: SharedStore> Limiter<S> {
     pub fn new(backend: Backend<S>, seed: KeySeed, config: ResponseSettings) -> Limiter<S> {
         let backend = Arc::new(backend);
         let (on_error, lease_ids) = (OnError::default(), LeaseIds::new());
-        Limiter { backend, seed, config, on_error, lease_ids, local: None }
+        Limiter { backend, seed, config, on_error, lease_ids, local: None, divider: None }
     }
 
     /// Sets the fallback for rules without `on_error`. The default allows.
@@ -88,6 +94,17 @@ impl<S: SharedStore> Limiter<S> {
     /// allows.
     pub fn with_local(self, local: LocalCounters) -> Limiter<S> {
         Limiter { local: Some(local), ..self }
+    }
+
+    /// Adds rules that the quota service divides. They are asked only while `any` is true.
+    pub fn with_divided(self, any: Arc<AtomicBool>, rules: Arc<dyn DividedRules>) -> Limiter<S> {
+        Limiter { divider: Some(Divider::new(any, rules)), ..self }
+    }
+
+    /// The divided rules; `None` while no rule is divided.
+    #[inline]
+    fn divided(&self) -> Option<&dyn DividedRules> {
+        self.divider.as_ref()?.active()
     }
 
     /// The local counters of `on_error: local`.
@@ -132,8 +149,11 @@ impl<S: SharedStore> Limiter<S> {
     ) -> Verdict {
         let mut pending = PendingDescriptors::new();
         self.begin(&mut pending, rules, request, now);
+        let divided = self.divided();
         for descriptor in &mut pending {
-            descriptor.query_memory(store);
+            if !divided.is_some_and(|rules| descriptor.query_share(rules)) {
+                descriptor.query_memory(store);
+            }
         }
         self.finish(rules, request, &mut pending, now)
     }
@@ -149,12 +169,12 @@ impl<S: SharedStore> Limiter<S> {
     ) -> Verdict {
         let mut pending = PendingDescriptors::new();
         self.begin(&mut pending, rules, request, now);
-        let timeout = request.timeout;
+        let (divided, timeout) = (self.divided(), request.timeout);
         if let [descriptor] = &mut *pending {
             // One descriptor needs no list of futures.
-            until_due(request, pin!(descriptor.query_redis(modes, timeout))).await;
+            until_due(request, pin!(descriptor.query_redis(modes, divided, timeout))).await;
         } else {
-            let all = pending.iter_mut().map(|one| one.query_redis(modes, timeout));
+            let all = pending.iter_mut().map(|one| one.query_redis(modes, divided, timeout));
             until_due(request, pin!(join_all(all))).await;
         }
         self.finish(rules, request, &mut pending, now)
@@ -246,6 +266,13 @@ impl<S: SharedStore> Limiter<S> {
             let DecisionReason::Counted { hits: hits @ 1.., decision, .. } = status.reason else {
                 continue;
             };
+            if one.by_share {
+                let taken = free && decision.allowed && status.code == Code::Ok;
+                if taken && let Some(rules) = self.divided() {
+                    query.refund_share(rules, now);
+                }
+                continue;
+            }
             // A shadow rule passes hits that its counter denied. Windows count all of them. A log
             // and a bucket count only a part, so refunding all would free hits of others.
             let counts_denied = match limit.algorithm {

@@ -10,6 +10,8 @@ pub(super) struct DecidedDescriptor<'q> {
     pub(super) resolved: &'q ResolvedDescriptor<'q>,
     /// The reason for its decision.
     pub(super) reason: DecisionReason,
+    /// Whether the rule is divided, so that the share of this instance decided, or the fallback for it.
+    pub(super) by_share: bool,
     /// Gives back what the descriptor took under a lease, unless it is disarmed.
     pub(super) rollback: Option<RollbackGuard>,
 }

@@ -46,7 +46,8 @@ fn reported_limit<'d>(
     let DecisionReason::Counted { decision, .. } = &one.reason else { return None };
     let limit = one.resolved.limit()?;
     let quota = one.is_quota(config.quota_mode);
-    Some(ReportedLimit { rule: one.resolved.rule(), limit, decision, code: status.code, quota })
+    let (rule, code, by_share) = (one.resolved.rule(), status.code, one.by_share);
+    Some(ReportedLimit { rule, limit, decision, code, quota, by_share })
 }
 
 fn families(config: &ResponseSettings, limits: &[ReportedLimit<'_>], list: &mut HeaderList) {
@@ -132,7 +133,11 @@ fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
             }
             _ => ("none", None),
         };
-        let mode = one.resolved.rule().map_or("exact", |rule| rule.mode.name());
+        let mode = match one.resolved.rule() {
+            _ if one.by_share => "divided",
+            Some(rule) => rule.mode.name(),
+            None => "exact",
+        };
         let _ = write!(text, "rule={rule};mode={mode};fallback={fallback}");
         if let Some(cause) = cause {
             let _ = write!(text, ";cause={cause}");

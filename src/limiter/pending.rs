@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Limiter;
 use super::decided::DecidedDescriptor;
+use super::divided::DividedRules;
 use super::fallback::{self, FailedQuery};
 use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use super::rollback_guard::RollbackGuard;
@@ -21,7 +22,7 @@ use crate::time::Micros;
 pub(super) struct PendingDescriptor<'r> {
     pub(super) resolved: ResolvedDescriptor<'r>,
     /// The instant of the request, by the local clock.
-    local_now: Micros,
+    pub(super) local_now: Micros,
     /// The instant of the request, by the store's clock.
     store_now: Result<Micros, StoreError>,
     lease: Option<Lease>,
@@ -30,9 +31,11 @@ pub(super) struct PendingDescriptor<'r> {
     rollback: Option<RollbackGuard>,
     /// The counter's decision. `None` until it is queried, and if the request had to be decided
     /// before the store returned it.
-    result: Option<Result<Decision, StoreError>>,
+    pub(super) result: Option<Result<Decision, StoreError>>,
     /// Whether the shared store returned an outcome to the query.
-    by_shared_store: bool,
+    pub(super) by_shared_store: bool,
+    /// Whether the rule is divided, so that the share of this instance decided.
+    pub(super) by_share: bool,
 }
 
 impl<'r> PendingDescriptor<'r> {
@@ -43,7 +46,7 @@ impl<'r> PendingDescriptor<'r> {
         local_now: Micros,
     ) -> PendingDescriptor<'r> {
         let (store_now, result) = (Ok(local_now), None);
-        let (lease, rollback, by_shared_store) = (None, None, false);
+        let (lease, rollback, by_shared_store, by_share) = (None, None, false, false);
         PendingDescriptor {
             resolved,
             local_now,
@@ -52,6 +55,7 @@ impl<'r> PendingDescriptor<'r> {
             rollback,
             result,
             by_shared_store,
+            by_share,
         }
     }
 
@@ -63,12 +67,19 @@ impl<'r> PendingDescriptor<'r> {
         }
     }
 
-    /// Queries the counter in the rule's mode. Waits at most `timeout`.
+    /// Queries the share of this instance if the rule is `divided`, or else the counter in the rule's
+    /// mode. Waits at most `timeout`.
     pub(super) async fn query_redis<S: SharedStore>(
         &mut self,
         modes: &Modes<S>,
+        divided: Option<&dyn DividedRules>,
         timeout: Option<Duration>,
     ) {
+        if let Some(rules) = divided
+            && self.query_share_joined(rules, [timeout, modes.store().timeout()]).await
+        {
+            return;
+        }
         if let Some(check) = self.check(timeout) {
             let (result, by_shared_store) = {
                 let mut call = pin!(modes.check(&check));
@@ -162,7 +173,8 @@ impl<S: SharedStore> Limiter<S> {
             }
         };
         let rollback = pending.rollback.take();
-        DecidedDescriptor { resolved: &pending.resolved, reason, rollback }
+        let by_share = pending.by_share;
+        DecidedDescriptor { resolved: &pending.resolved, reason, by_share, rollback }
     }
 
     #[cold]

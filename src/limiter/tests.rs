@@ -10,6 +10,7 @@ use crate::settings::LimitHeaders;
 use crate::store_error::StoreError;
 use crate::testing::{FakeResult, FakeStore};
 
+mod divided;
 mod leases;
 mod simulation;
 mod waiting;

@@ -18,6 +18,8 @@ pub(super) struct ReportedLimit<'d> {
     pub(super) code: Code,
     /// Whether this is a quota descriptor, which denies only if all other quota descriptors do.
     pub(super) quota: bool,
+    /// Whether the share of this instance decided. It is a bucket, whatever the algorithm.
+    pub(super) by_share: bool,
 }
 
 impl ReportedLimit<'_> {
@@ -29,9 +31,15 @@ impl ReportedLimit<'_> {
     /// The remaining share of the limit, as a fixed-point number. It orders all limits, also
     /// limits of 0. For a bucket it is the share of the size, not of the rate.
     fn share_left(&self) -> u128 {
+        let Decision { remaining, used, .. } = *self.decision;
         let has_burst = self.limit.algorithm.has_burst();
-        let full = self.tier().map_or(0, |tier| if has_burst { tier.burst } else { tier.requests });
-        let left = u128::from(self.decision.remaining) << 64;
+        let full = match self.tier() {
+            _ if self.by_share => remaining.saturating_add(used),
+            Some(tier) if has_burst => tier.burst,
+            Some(tier) => tier.requests,
+            None => 0,
+        };
+        let left = u128::from(remaining) << 64;
         left.checked_div(u128::from(full)).unwrap_or(0)
     }
 
