@@ -2,9 +2,9 @@
 //!
 //! It writes to `OUT_DIR`, with the packages as nested modules:
 //!
-//! - `protos.rs`: messages and clients of rate-limit services and of gRPC health;
+//! - `protos.rs`: messages and clients of rate-limit services, of quota services (RLQS) and of gRPC health;
 //! - `server/envoy.service.ratelimit.v3.rs` and `server/grpc.health.v1.rs`: the traits that a server
-//!   implements;
+//!   implements. The server reads streams of quotas itself, so there is none for them;
 //! - `descriptors.bin`: the encoded descriptor set of these services, for reflection and JSON;
 //! - `xds/protos.rs`: messages of xDS servers. weir serves no xDS, so these are not in `descriptors.bin`.
 //!   Its client has a codec that bounds responses, so none is generated.
@@ -16,6 +16,7 @@ use tonic_prost_build::configure;
 
 const ROOT: &str = "proto";
 const RATE_LIMIT: &str = "envoy/service/ratelimit/v3/rls.proto";
+const QUOTAS: &str = "envoy/service/rate_limit_quota/v3/rlqs.proto";
 const HEALTH: &str = "grpc/health/v1/health.proto";
 const XDS: &[&str] =
     &["envoy/service/discovery/v3/ads.proto", "ratelimit/config/ratelimit/v3/rls_conf.proto"];
@@ -23,10 +24,11 @@ const XDS: &[&str] =
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed={ROOT}");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let all = compiler(&[RATE_LIMIT, HEALTH])?;
+    let all = compiler(&[RATE_LIMIT, QUOTAS, HEALTH])?;
     fs::write(out.join("descriptors.bin"), all.encode_file_descriptor_set())?;
     configure()
         .bytes(".envoy")
+        .btree_map(".envoy")
         .build_server(false)
         .include_file("protos.rs")
         .compile_fds(all.file_descriptor_set())?;

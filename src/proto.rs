@@ -14,11 +14,19 @@ pub use envoy::extensions::common::ratelimit::v3::RateLimitDescriptor;
 pub use envoy::extensions::common::ratelimit::v3::rate_limit_descriptor::{
     Entry, RateLimitOverride,
 };
+pub use envoy::service::rate_limit_quota::v3::{
+    BucketId, RateLimitQuotaResponse, RateLimitQuotaUsageReports,
+    rate_limit_quota_response::{BucketAction, bucket_action},
+    rate_limit_quota_service_client::RateLimitQuotaServiceClient,
+    rate_limit_quota_usage_reports::BucketQuotaUsage,
+};
 pub use envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, Quota, RateLimit, rate_limit::Unit,
 };
 pub use envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 pub use envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
+pub use envoy::r#type::v3::rate_limit_strategy::{BlanketRule, RequestsPerTimeUnit, Strategy};
+pub use envoy::r#type::v3::{RateLimitStrategy, TokenBucket};
 
 /// The encoded descriptor set of all messages and their imports.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -1,5 +1,6 @@
 //! Tests of the library without the binary: they need its public items only, and no process.
 
 mod accuracy;
+mod quota_wire;
 mod vectors;
 mod wire;

@@ -61,6 +61,7 @@ const WORDS: &[(&str, Where, &str)] = &[
             "src/cli/call",
             "src/cli/health",
             "src/rules/xds",
+            "src/rlqs",
             "src/xds/client",
             "src/proto",
         ]),
