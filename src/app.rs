@@ -1,5 +1,6 @@
 //! The application: builds every part from the settings, runs them, and stops them in order.
 
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::io;
 use std::pin::pin;
@@ -209,7 +210,8 @@ impl App {
         let pages =
             AdminPages { limiter, clock, rules: rules.clone(), recorder, all_metrics, settings };
         let pages = Arc::new(pages);
-        let serving = bound.serve(Arc::new(service), pages.clone(), health_seen, shutdown_seen)?;
+        let (service, quotas) = (Arc::new(service), None::<Arc<Infallible>>);
+        let serving = bound.serve(service, quotas, pages.clone(), health_seen, shutdown_seen)?;
         log_listening(&addresses, &rules, &pages.settings);
         Ok(App {
             rules,

@@ -29,6 +29,9 @@ pub use self::config::ServerConfig;
 pub use crate::tls::{ReloadOutcome, TlsError};
 #[cfg(feature = "fuzz")]
 pub use grpc::fuzz_harness as grpc_fuzz_harness;
+pub use grpc::rate_limit_quota::quota_streams::{
+    QuotaStream, QuotaStreamError, QuotaStreams, TooManyStreams,
+};
 pub use grpc::worker::count as worker_count;
 pub use http::admin::{AdminApi, CounterError, Token};
 pub use lifecycle::Health;
@@ -43,6 +46,7 @@ pub use rls::handler::Decide;
 use acceptor::Acceptor;
 use grpc::memory::budget::MemoryBudget;
 use grpc::memory::connection::most_connections;
+use grpc::rate_limit_quota::quota_streams::AnyQuotaStreams;
 use grpc::tonic_services::health::Reporter;
 use grpc::worker::{self, WorkerConfig};
 use http::json_thread::JsonThread;
@@ -108,12 +112,13 @@ impl BoundServer {
         })
     }
 
-    /// Starts the threads. `decider` decides requests, `api` supplies the admin pages, and
-    /// `health` is reported to probes. The drain starts when `shutdown` becomes true or its sender
-    /// is dropped.
-    pub fn serve<D: Decide, A: AdminApi>(
+    /// Starts the threads. `decider` decides requests, `quotas` divides quotas (`None` without
+    /// `rlqs.enabled`), `api` supplies the admin pages, and `health` is reported to probes. The drain
+    /// starts when `shutdown` becomes true or its sender is dropped.
+    pub fn serve<D: Decide, Q: QuotaStreams, A: AdminApi>(
         self,
         decider: Arc<D>,
+        quotas: Option<Arc<Q>>,
         api: Arc<A>,
         health: watch::Receiver<Health>,
         shutdown: watch::Receiver<bool>,
@@ -168,6 +173,7 @@ impl BoundServer {
         let budget = Arc::new(MemoryBudget::new(max_client_memory, server_metrics.clone()));
         let worker = WorkerConfig {
             decider: decider.clone(),
+            quotas: quotas.map(|quotas| quotas as Arc<dyn AnyQuotaStreams>),
             health: health_service,
             budget,
             server: config,

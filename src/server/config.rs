@@ -2,7 +2,8 @@
 
 use crate::descriptor::RequestBounds;
 use crate::settings::{
-    AdminSettings, DrainSettings, GrpcSettings, HttpSettings, MetricsSettings, Settings,
+    AdminSettings, DrainSettings, GrpcSettings, HttpSettings, MetricsSettings, RlqsSettings,
+    Settings,
 };
 
 /// The configuration of the server.
@@ -16,6 +17,8 @@ pub struct ServerConfig {
     pub admin: AdminSettings,
     /// Settings of the metrics listener: `listen` and `path`.
     pub metrics_listener: MetricsSettings,
+    /// Settings of quota streams: `max_message_bytes`.
+    pub rlqs: RlqsSettings,
     /// Delay and timeout of the drain at shutdown.
     pub drain: DrainSettings,
     /// Bounds on the size of a request.
@@ -29,6 +32,7 @@ impl From<&Settings> for ServerConfig {
             http: settings.http.clone(),
             admin: settings.admin.clone(),
             metrics_listener: settings.metrics.clone(),
+            rlqs: settings.rlqs.clone(),
             drain: settings.drain.clone(),
             bounds: settings.request,
         }

@@ -12,6 +12,7 @@ mod framing;
 pub mod fuzz_harness;
 mod io;
 pub(super) mod memory;
+pub(super) mod rate_limit_quota;
 mod read_throttle;
 mod request_body;
 mod response;

@@ -87,12 +87,13 @@ pub struct ServerMetrics {
     pub grace_expired: AtomicCount,
     /// Calls that were reset at `grpc.call_timeout`.
     pub call_timeout: AtomicCount,
-    /// Calls rejected because their message exceeded `grpc.max_message_bytes`, as it was sent.
+    /// Calls rejected because their message exceeded `grpc.max_message_bytes`, as it was sent, and quota
+    /// streams with a report over `rlqs.max_message_bytes`.
     /// Messages that exceed it only after decompression are not counted.
     pub message_too_large: AtomicCount,
     /// Calls rejected at `grpc.max_client_memory`. Those that the fallback decides are not counted.
     pub memory_full: AtomicCount,
-    /// Health watches and reflection calls rejected: too many of one connection, or too large.
+    /// Health watches, reflection calls and quota streams rejected: too many, or too large.
     pub streaming_refused: AtomicCount,
     /// The memory that clients hold.
     pub client_memory: ClientMemory,
@@ -201,8 +202,8 @@ impl ServerMetrics {
         let family = page.counter(
             "weir_grpc_calls_aborted_total",
             "gRPC calls rejected or reset by weir: over the call timeout (timeout), the message \
-             size (too_large), grpc.max_client_memory (memory), or the number or size of health \
-             watches and reflection calls (streams).",
+             size (too_large), grpc.max_client_memory (memory), the number or size of health \
+             watches and reflection calls, or the number of quota streams (streams).",
         );
         for (reason, count) in [
             ("timeout", &self.call_timeout),

@@ -57,7 +57,13 @@ fn health_lists_all_names() {
     let listed: ListResponse = listed.expect("a response").into_inner();
     let serving = |name: &str| (name.to_owned(), ServingStatus::Serving);
     let statuses = listed.statuses.into_iter().map(|(name, response)| (name, response.status()));
-    let expected = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"].map(serving);
+    let expected = [
+        "",
+        "ratelimit",
+        "envoy.service.ratelimit.v3.RateLimitService",
+        "envoy.service.rate_limit_quota.v3.RateLimitQuotaService",
+    ]
+    .map(serving);
     assert_eq!(statuses.collect::<HashMap<_, _>>(), HashMap::from(expected));
 }
 
@@ -85,7 +91,7 @@ fn a_draining_instance_still_serves() {
 }
 
 #[test]
-fn reflection_shows_the_service_and_its_messages() {
+fn reflection_shows_the_services_and_their_messages() {
     let weir = Weir::setup().start();
     let client = weir.client();
     let check = |message: MessageRequest| {
@@ -104,14 +110,22 @@ fn reflection_shows_the_service_and_its_messages() {
     let listed = check(MessageRequest::ListServices(String::new()));
     let MessageResponse::ListServicesResponse(list) = listed else { panic!("{listed:?}") };
     let names: Vec<&str> = list.service.iter().map(|service| service.name.as_str()).collect();
-    for name in ["envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"] {
+    for name in [
+        "envoy.service.ratelimit.v3.RateLimitService",
+        "envoy.service.rate_limit_quota.v3.RateLimitQuotaService",
+        "grpc.health.v1.Health",
+    ] {
         assert!(names.contains(&name), "{name} is not in {names:?}");
     }
 
-    let symbol = "envoy.service.ratelimit.v3.RateLimitRequest".to_owned();
-    let found = check(MessageRequest::FileContainingSymbol(symbol));
-    let MessageResponse::FileDescriptorResponse(files) = found else { panic!("{found:?}") };
-    assert!(!files.file_descriptor_proto.is_empty());
+    for symbol in [
+        "envoy.service.ratelimit.v3.RateLimitRequest",
+        "envoy.service.rate_limit_quota.v3.RateLimitQuotaUsageReports",
+    ] {
+        let found = check(MessageRequest::FileContainingSymbol(symbol.to_owned()));
+        let MessageResponse::FileDescriptorResponse(files) = found else { panic!("{found:?}") };
+        assert!(!files.file_descriptor_proto.is_empty(), "{symbol}");
+    }
 }
 
 /// `make test` runs tests a second time with tonic serving every call. The variable must reach weir.

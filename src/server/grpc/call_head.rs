@@ -13,10 +13,14 @@ use crate::descriptor::TraceContext;
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
+const INSTANCE: HeaderName = HeaderName::from_static("x-weir-instance");
 const POST: HeaderValue = HeaderValue::from_static("POST");
 
 /// The content type of gRPC calls, which a format may follow.
 const APPLICATION_GRPC: &[u8] = b"application/grpc";
+
+/// The longest name of an instance, in bytes.
+const INSTANCE_BYTES_MAX: usize = 64;
 
 /// What weir reads of a call's headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +42,13 @@ struct Compression {
 struct Trace {
     parent: Option<Box<str>>,
     state: Option<Box<str>>,
+}
+
+/// The name by which a client of quotas is known again after it has reconnected; `None` if it has none,
+/// or one that is too long or not printable ASCII.
+pub(super) fn instance_name(headers: &HeaderMap) -> Option<&str> {
+    let name = headers.get(INSTANCE)?.to_str().ok()?.trim();
+    (!name.is_empty() && name.len() <= INSTANCE_BYTES_MAX).then_some(name)
 }
 
 impl CallHead {
@@ -190,6 +201,26 @@ mod tests {
         }
         let request = CallHead::default().into_request("/", ());
         assert_eq!(request.headers().len(), 1, "the content type alone");
+    }
+
+    #[test]
+    fn an_instance_has_a_short_printable_name() {
+        let longest = "x".repeat(INSTANCE_BYTES_MAX);
+        let table = [
+            ("edge-7", Some("edge-7")),
+            (" a b ", Some("a b")),
+            (&longest, Some(&*longest)),
+            (&format!("{longest}x"), None),
+            ("", None),
+            ("  ", None),
+            ("\u{e9}", None),
+        ];
+        for (sent, name) in table {
+            let value = HeaderValue::from_bytes(sent.as_bytes()).unwrap();
+            let headers = HeaderMap::from_iter([(INSTANCE, value)]);
+            assert_eq!(instance_name(&headers), name, "{sent:?}");
+        }
+        assert_eq!(instance_name(&HeaderMap::new()), None);
     }
 
     #[test]

@@ -129,6 +129,7 @@ impl<D: Decide> ConnectionContext<D> {
             }
         };
         connection.graceful_shutdown();
+        calls.drain.begin();
         let serving = dispatcher.serve_calls(&mut connection, &calls, &reads);
         tokio::select! {
             result = reads.poll_with_budget(serving) => {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
+use tokio::sync::watch;
 
 use super::call_head::CallHead;
 use super::framing;
@@ -24,6 +25,7 @@ pub(super) struct ConnectionCalls<D> {
     pub(super) service: Arc<ShouldRateLimit<D>>,
     pub(super) memory: ConnectionMemory,
     pub(super) counts: ConnectionCounts,
+    pub(super) drain: ConnectionDrain,
     reads: ReadThrottle,
 }
 
@@ -36,10 +38,49 @@ pub(super) struct ConnectionCounts {
     pub(super) open: AtomicCount,
     /// Open health watches and reflection calls.
     pub(super) streaming: AtomicCount,
+    /// Open streams of quotas.
+    pub(super) quota_streams: AtomicCount,
     /// The most streams that were open at the same time.
     pub(super) most_streams: AtomicCount,
     /// Bytes of responses that h2 may not have written yet.
     pub(super) unsent: AtomicCount,
+}
+
+/// Counts one call of a connection until it is dropped.
+pub(super) struct CountedCall<'c>(&'c AtomicCount);
+
+impl CountedCall<'_> {
+    /// `None` if `count` is `max`. The calls of a connection run on one thread.
+    pub(super) fn begin(count: &AtomicCount, max: u64) -> Option<CountedCall<'_>> {
+        let has_room = count.get() < max;
+        has_room.then(|| {
+            count.add();
+            CountedCall(count)
+        })
+    }
+}
+
+impl Drop for CountedCall<'_> {
+    fn drop(&mut self) {
+        self.0.subtract();
+    }
+}
+
+/// Tells calls without an end that their connection drains.
+#[derive(Debug, Default)]
+pub(super) struct ConnectionDrain(watch::Sender<bool>);
+
+impl ConnectionDrain {
+    /// Ends these calls. The client has got GOAWAY, or gets it first.
+    pub(super) fn begin(&self) {
+        self.0.send_replace(true);
+    }
+
+    /// Returns once the connection drains.
+    pub(super) async fn begun(&self) {
+        // `self` holds the sender, so the wait cannot fail.
+        let _ = self.0.subscribe().wait_for(|is_draining| *is_draining).await;
+    }
 }
 
 impl<D: Decide> ConnectionCalls<D> {
@@ -51,7 +92,8 @@ impl<D: Decide> ConnectionCalls<D> {
         reads: ReadThrottle,
     ) -> Arc<ConnectionCalls<D>> {
         let counts = ConnectionCounts { calls: Arc::clone(calls), ..ConnectionCounts::default() };
-        Arc::new(ConnectionCalls { service: Arc::clone(service), memory, counts, reads })
+        let (service, drain) = (Arc::clone(service), ConnectionDrain::default());
+        Arc::new(ConnectionCalls { service, memory, counts, drain, reads })
     }
 
     /// Counts what h2 buffers for the connection after `reads`. `max_header_bytes` is

@@ -5,7 +5,8 @@
 //! so their responses leave in one write.
 //!
 //! A call that needs more than one poll becomes a task of the worker, which resets it at the
-//! timeout. Health watches and reflection have other time limits: `streaming_call.rs`.
+//! timeout. Health watches and reflection have other time limits: `streaming_call.rs`. So have streams
+//! of quotas: `rate_limit_quota.rs`.
 //!
 //! Responses are written before more is read. So h2 buffers the responses of one read at most, or
 //! of the calls that were open when the client stopped reading.
@@ -24,9 +25,10 @@ use http::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::abuse::premature_resets::PrematureResets;
-use super::call_head::{CallHead, not_grpc};
+use super::call_head::{CallHead, instance_name, not_grpc};
 use super::connection_calls::ConnectionCalls;
 use super::memory::call::CALL_BYTES;
+use super::rate_limit_quota::{self, QuotaService};
 use super::read_throttle::ReadThrottle;
 use super::response::{self, QueuedBytes};
 use super::should_rate_limit::{PATH, ShouldRateLimit};
@@ -53,6 +55,8 @@ enum Method {
     Unary(&'static str),
     /// A call that may stay open, through tonic.
     Streaming(&'static str),
+    /// A stream of quotas of the client with this name.
+    Quotas(Option<Box<str>>),
 }
 
 impl Method {
@@ -66,6 +70,7 @@ impl Method {
             "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
         Some(match path {
             PATH => Method::ShouldRateLimit,
+            rate_limit_quota::PATH => Method::Quotas(None),
             CHECK => Method::Unary(CHECK),
             LIST => Method::Unary(LIST),
             WATCH => Method::Streaming(WATCH),
@@ -79,6 +84,8 @@ impl Method {
 /// Starts the calls of one worker's connections.
 pub(super) struct Dispatcher<D> {
     pub(super) should_rate_limit: Arc<ShouldRateLimit<D>>,
+    /// `None` unless `rlqs.enabled`.
+    quotas: Option<QuotaService>,
     metrics: Arc<ServerMetrics>,
     /// Time from the first byte of a call to the last byte of its response.
     timeout: Duration,
@@ -93,11 +100,13 @@ pub(super) struct Dispatcher<D> {
 impl<D: Decide> Dispatcher<D> {
     pub(super) fn new(
         should_rate_limit: Arc<ShouldRateLimit<D>>,
+        quotas: Option<QuotaService>,
         settings: &GrpcSettings,
     ) -> Dispatcher<D> {
         Dispatcher {
             metrics: Arc::clone(&should_rate_limit.metrics),
             should_rate_limit,
+            quotas,
             timeout: settings.call_timeout,
             max_header_bytes: settings.max_header_bytes,
             max_pending_resets: settings.max_pending_resets,
@@ -161,6 +170,9 @@ impl<D: Decide> Dispatcher<D> {
                             self.spawn_streaming(path, head, body, respond, calls);
                             None
                         }
+                        Ok((Method::Quotas(name), _, body)) => {
+                            self.spawn_quotas(name, body, respond, calls)
+                        }
                     };
                     resets.record(matches!(started, Some(Err(_))));
                     unsent += started.map_or(0, |queued| queued.unwrap_or(0));
@@ -188,11 +200,14 @@ impl<D: Decide> Dispatcher<D> {
             return Err(refused);
         }
         let path = head.uri.path();
-        let Some(method) = Method::at(path) else {
+        let Some(mut method) = Method::at(path) else {
             let shown: String = path.chars().take(PATH_SHOWN).collect();
             let message = format!("unknown method {shown}");
             return Err(GrpcStatus::new(GrpcCode::Unimplemented, message).into_response());
         };
+        if let Method::Quotas(name) = &mut method {
+            *name = instance_name(&head.headers).map(Box::from);
+        }
         let is_traced = self.should_rate_limit.handler.decider.traces();
         Ok((method, CallHead::read(&head.headers, is_traced), body))
     }
@@ -255,6 +270,26 @@ impl<D: Decide> Dispatcher<D> {
         let (open, limit) = (OpenCall::new(calls), self.timeout);
         let call = streaming_call::serve(Arc::clone(calls), path, head, body, respond, limit);
         tokio::spawn(async move { open.finish(call.await) });
+    }
+
+    /// Serves a stream of quotas in a task, or refuses it and returns what that has queued.
+    fn spawn_quotas(
+        &self,
+        name: Option<Box<str>>,
+        body: RecvStream,
+        mut respond: SendResponse<Bytes>,
+        calls: &Arc<ConnectionCalls<D>>,
+    ) -> Option<QueuedBytes> {
+        let Some(quotas) = self.quotas.clone() else {
+            let message = "this server divides no quotas (rlqs.enabled is false)";
+            let status = GrpcStatus::new(GrpcCode::Unimplemented, message);
+            return Some(response::send_status(&mut respond, status));
+        };
+        let open = OpenCall::new(calls);
+        let call = quotas.serve(Arc::clone(calls), name, body, respond);
+        debug_assert!(size_of_val(&call) + 1024 <= CALL_BYTES, "{} bytes", size_of_val(&call));
+        tokio::spawn(async move { open.finish(call.await) });
+        None
     }
 
     fn take_batch(&self) -> Vec<Arrived> {

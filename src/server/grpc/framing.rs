@@ -14,10 +14,10 @@ use super::memory::call::CallMemory;
 use super::status::{GrpcCode, GrpcStatus};
 
 /// Bytes of flags and length before the message.
-const PREFIX_BYTES: usize = 5;
+pub(super) const PREFIX_BYTES: usize = 5;
 
 /// The flag of a compressed message. gRPC defines no other flag.
-const COMPRESSED: u8 = 1;
+pub(super) const COMPRESSED: u8 = 1;
 
 /// Reads the one message of a unary call, with its prefix.
 ///
@@ -88,19 +88,31 @@ pub(super) fn fast_path_message(framed: &[u8], max: usize) -> Option<&[u8]> {
 }
 
 /// The flags and the length at the start of `bytes`; `None` for fewer than five bytes.
-fn prefix(bytes: &[u8]) -> Option<(u8, usize)> {
+pub(super) fn prefix(bytes: &[u8]) -> Option<(u8, usize)> {
     let (&[flags, a, b, c, d], _) = bytes.split_first_chunk::<PREFIX_BYTES>()?;
     Some((flags, u32::from_be_bytes([a, b, c, d]) as usize))
 }
 
 /// Encodes `message` with its prefix.
 pub(super) fn framed(message: &impl Message) -> Bytes {
-    let length = message.encoded_len();
+    let mut bytes = with_prefix(message.encoded_len());
+    message.encode(&mut bytes).expect("there is room for all of it");
+    bytes.freeze()
+}
+
+/// An encoded `message` with its prefix.
+pub(super) fn framed_bytes(message: &[u8]) -> Bytes {
+    let mut bytes = with_prefix(message.len());
+    bytes.extend_from_slice(message);
+    bytes.freeze()
+}
+
+/// The prefix of a message of `length` bytes, with room for the message.
+fn with_prefix(length: usize) -> BytesMut {
     let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
     bytes.put_u8(0);
     bytes.put_u32(u32::try_from(length).expect("a response is in proportion to its request"));
-    message.encode(&mut bytes).expect("there is room for all of it");
-    bytes.freeze()
+    bytes
 }
 
 #[cfg(test)]

@@ -18,16 +18,16 @@ use super::tonic_services::{ResponseBody, TonicResponse};
 use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::RlsResponse;
 
-const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+pub(super) const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-const OK: HeaderValue = HeaderValue::from_static("0");
+pub(super) const OK: HeaderValue = HeaderValue::from_static("0");
 
 /// The `grpc-status` with which tonic rejects a message over `grpc.max_message_bytes`. tonic also
 /// writes the status message.
 const OUT_OF_RANGE: HeaderValue = HeaderValue::from_static("11");
 
 /// Bytes of the headers and trailers of a response in h2.
-const HEADERS: usize = 1024;
+pub(super) const HEADERS: usize = 1024;
 
 /// The bytes that h2 holds for a response until the connection has written them. An error means that
 /// the client has reset the call or closed the connection, or that the response failed.

@@ -1,7 +1,7 @@
 //! The status of a gRPC call that failed: its code and its message.
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
+use http::{HeaderMap, HeaderValue, Response};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::server::rls::handler::HandleError;
@@ -41,13 +41,19 @@ impl GrpcStatus {
     /// A response without a message: headers only, with the status in them ("Trailers-Only").
     pub(super) fn into_response(self) -> Response<()> {
         let mut response = Response::new(());
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, GRPC);
-        headers.insert("grpc-status", HeaderValue::from(self.code as u16));
-        if let Ok(message) = HeaderValue::try_from(percent_encoded(&self.message)) {
-            headers.insert("grpc-message", message);
-        }
+        *response.headers_mut() = self.into_trailers();
+        response.headers_mut().insert(CONTENT_TYPE, GRPC);
         response
+    }
+
+    /// The trailers of a response that has begun.
+    pub(super) fn into_trailers(self) -> HeaderMap {
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", HeaderValue::from(self.code as u16));
+        if let Ok(message) = HeaderValue::try_from(percent_encoded(&self.message)) {
+            trailers.insert("grpc-message", message);
+        }
+        trailers
     }
 }
 

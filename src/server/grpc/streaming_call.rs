@@ -13,7 +13,7 @@ use h2::{Reason, RecvStream};
 use tokio::time::timeout;
 
 use super::call_head::CallHead;
-use super::connection_calls::{ConnectionCalls, ConnectionCounts};
+use super::connection_calls::{ConnectionCalls, CountedCall};
 use super::memory::call::CallMemory;
 use super::memory::inbox::RequestInbox;
 use super::request_body::RequestBody;
@@ -29,26 +29,6 @@ const STREAMING_MAX: u64 = 16;
 /// reflection, and the request.
 const STREAMING_CALL: usize = 24 * 1024;
 
-/// Counts a streaming call of a connection until it is dropped.
-struct StreamingCall<'c>(&'c ConnectionCounts);
-
-impl StreamingCall<'_> {
-    /// `None` if the connection has the maximum of such calls.
-    fn begin(counts: &ConnectionCounts) -> Option<StreamingCall<'_>> {
-        let has_room = counts.streaming.get() < STREAMING_MAX;
-        has_room.then(|| {
-            counts.streaming.add();
-            StreamingCall(counts)
-        })
-    }
-}
-
-impl Drop for StreamingCall<'_> {
-    fn drop(&mut self) {
-        self.0.streaming.subtract();
-    }
-}
-
 /// Serves a streaming call. `limit` is `grpc.call_timeout`.
 pub(super) async fn serve<D: Decide>(
     calls: Arc<ConnectionCalls<D>>,
@@ -59,7 +39,7 @@ pub(super) async fn serve<D: Decide>(
     limit: Duration,
 ) -> QueuedBytes {
     let metrics = &calls.service.metrics;
-    let Some(_counted) = StreamingCall::begin(&calls.counts) else {
+    let Some(_counted) = CountedCall::begin(&calls.counts.streaming, STREAMING_MAX) else {
         metrics.streaming_refused.add();
         let message = format!(
             "a connection may have {STREAMING_MAX} health watches and reflection calls at a time"

@@ -15,6 +15,8 @@ use super::connection::ConnectionContext;
 use super::dispatch::Dispatcher;
 use super::io::open_by;
 use super::memory::budget::MemoryBudget;
+use super::rate_limit_quota::QuotaService;
+use super::rate_limit_quota::quota_streams::AnyQuotaStreams;
 use super::should_rate_limit::ShouldRateLimit;
 use super::tonic_services::TonicServices;
 use super::tonic_services::health::HealthService;
@@ -30,6 +32,8 @@ use crate::settings::GrpcSettings;
 /// The configuration and shared state of every worker.
 pub(in crate::server) struct WorkerConfig<D> {
     pub(in crate::server) decider: Arc<D>,
+    /// `None` unless `rlqs.enabled`.
+    pub(in crate::server) quotas: Option<Arc<dyn AnyQuotaStreams>>,
     pub(in crate::server) health: HealthService,
     pub(in crate::server) budget: Arc<MemoryBudget>,
     pub(in crate::server) server: ServerConfig,
@@ -42,6 +46,7 @@ impl<D> Clone for WorkerConfig<D> {
     fn clone(&self) -> WorkerConfig<D> {
         WorkerConfig {
             decider: Arc::clone(&self.decider),
+            quotas: self.quotas.clone(),
             health: self.health.clone(),
             budget: Arc::clone(&self.budget),
             server: self.server.clone(),
@@ -76,7 +81,7 @@ pub(in crate::server) fn start<D: Decide>(
 }
 
 async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<D>) {
-    let WorkerConfig { decider, health, budget, server, tls, metrics, lifecycle } = config;
+    let WorkerConfig { decider, quotas, health, budget, server, tls, metrics, lifecycle } = config;
     let timeout = server.drain.timeout;
     let bounds = server.bounds;
     let handler = BudgetedHandler { decider, bounds, budget: Arc::clone(&budget) };
@@ -88,8 +93,13 @@ async fn serve<D: Decide>(queue: mpsc::Receiver<Accepted>, config: WorkerConfig<
         fast_path: server.grpc.fast_path,
         metrics: metrics.clone(),
     });
+    let quotas = quotas.map(|streams| QuotaService {
+        streams,
+        max_message_bytes: server.rlqs.max_message_bytes,
+        limit: server.grpc.call_timeout,
+    });
     let context = Arc::new(ConnectionContext {
-        dispatcher: Dispatcher::new(should_rate_limit, &server.grpc),
+        dispatcher: Dispatcher::new(should_rate_limit, quotas, &server.grpc),
         budget,
         handshake_permits: Arc::new(Semaphore::new(server.grpc.max_handshakes_per_round)),
         metrics,

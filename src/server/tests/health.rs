@@ -13,7 +13,8 @@ use super::support::{Served, http, serve, settings_over};
 use crate::server::Health;
 use crate::server::tests::test_handlers::ByDomain;
 
-const NAMES: [&str; 3] = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"];
+const QUOTAS: &str = "envoy.service.rate_limit_quota.v3.RateLimitQuotaService";
+const NAMES: [&str; 4] = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService", QUOTAS];
 
 fn check(service: &str) -> HealthCheckRequest {
     HealthCheckRequest { service: service.into() }
@@ -122,10 +123,11 @@ macro_rules! services_of {
     }};
 }
 
-async fn reflection_lists_the_service_in_both_versions(fast_path: bool) {
+async fn reflection_lists_the_services_in_both_versions(fast_path: bool) {
     let server = serve(ByDomain, settings_over(fast_path));
     for services in [services_of!(v1, server), services_of!(v1alpha, server)] {
-        for name in ["envoy.service.ratelimit.v3.RateLimitService", "grpc.health.v1.Health"] {
+        let rate_limits = "envoy.service.ratelimit.v3.RateLimitService";
+        for name in [rate_limits, QUOTAS, "grpc.health.v1.Health"] {
             assert!(services.iter().any(|service| service == name), "{name} in {services:?}");
         }
     }
@@ -137,5 +139,5 @@ over_both_paths! {
     a_health_watch_does_not_delay_the_drain,
     known_names_are_serving_and_others_not_found,
     a_watch_of_an_unknown_name_stays_open,
-    reflection_lists_the_service_in_both_versions,
+    reflection_lists_the_services_in_both_versions,
 }

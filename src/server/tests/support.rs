@@ -1,5 +1,6 @@
 //! A server on free ports, and clients for it.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -11,9 +12,10 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 
 use crate::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
-use crate::server::tests::test_handlers::FixedPages;
+use crate::server::tests::test_handlers::{ByDomain, FixedPages};
 use crate::server::{
-    self, Addresses, Decide, Health, RunningServer, ServerConfig, ServerMetrics, TlsAcceptor,
+    self, Addresses, Decide, Health, QuotaStreams, RunningServer, ServerConfig, ServerMetrics,
+    TlsAcceptor,
 };
 use crate::settings::Settings;
 
@@ -77,7 +79,8 @@ pub(super) fn serve_metrics(
     settings: ServerConfig,
     metrics: String,
 ) -> Served {
-    serve_all(decider, settings, None, Arc::default(), metrics)
+    let quotas = None::<Arc<Infallible>>;
+    serve_all(decider, quotas, settings, None, Arc::default(), metrics)
 }
 
 /// A server with TLS on its gRPC port, which counts in `metrics`.
@@ -87,11 +90,19 @@ pub(super) fn serve_tls(
     tls: TlsAcceptor,
     metrics: Arc<ServerMetrics>,
 ) -> Served {
-    serve_all(decider, settings, Some(tls), metrics, METRICS_PAGE.to_owned())
+    let quotas = None::<Arc<Infallible>>;
+    serve_all(decider, quotas, settings, Some(tls), metrics, METRICS_PAGE.to_owned())
+}
+
+/// A server that divides `quotas`.
+pub(super) fn serve_quotas(quotas: impl QuotaStreams, settings: ServerConfig) -> Served {
+    let (quotas, page) = (Some(Arc::new(quotas)), METRICS_PAGE.to_owned());
+    serve_all(ByDomain, quotas, settings, None, Arc::default(), page)
 }
 
 fn serve_all(
     decider: impl Decide,
+    quotas: Option<Arc<impl QuotaStreams>>,
     settings: ServerConfig,
     tls: Option<TlsAcceptor>,
     metrics: Arc<ServerMetrics>,
@@ -102,7 +113,7 @@ fn serve_all(
     let (health, health_seen) = watch::channel(Health { live: true, ready: true });
     let (shutdown, shutdown_seen) = watch::channel(false);
     let (decider, api) = (Arc::new(decider), Arc::new(FixedPages(page)));
-    let serving = bound.serve(decider, api, health_seen, shutdown_seen).unwrap();
+    let serving = bound.serve(decider, quotas, api, health_seen, shutdown_seen).unwrap();
     Served { addresses, metrics, health, shutdown, serving }
 }
 

@@ -81,9 +81,10 @@ section! {
         max_handshakes_per_round: usize = "8", number(1..=COUNT_MAX);
         /// Time for a new connection to finish TLS and to send the first 24 bytes of HTTP/2.
         handshake_timeout: Duration = "10s", positive_duration();
-        /// Time from the first byte of a call to the last byte of its response. Health watches and
-        /// reflection may stay open, but their request and each response must arrive in this time.
-        /// If the headers of a call are incomplete after this time, weir closes the connection.
+        /// Time from the first byte of a call to the last byte of its response. Health watches,
+        /// reflection and quota streams may stay open, but their first message and each response must
+        /// arrive in this time. If the headers of a call are incomplete after this time, weir closes
+        /// the connection.
         call_timeout: Duration = "10s", positive_duration();
         /// Longest time that a client may leave sent data unread. After it the connection is closed.
         write_timeout: Duration = "20s", positive_duration();

@@ -1,4 +1,4 @@
-//! gRPC health (`grpc.health.v1.Health`), reported under three service names.
+//! gRPC health (`grpc.health.v1.Health`), reported under four service names.
 
 use futures_util::StreamExt;
 use futures_util::stream::Map;
@@ -22,8 +22,13 @@ mod generated {
 }
 
 /// The service names: the empty name of the whole server, the name that envoyproxy/ratelimit uses,
-/// and the name of the service in its protocol. All have the same status.
-const NAMES: [&str; 3] = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"];
+/// and the names of both services in their protocols. All have the same status.
+const NAMES: [&str; 4] = [
+    "",
+    "ratelimit",
+    "envoy.service.ratelimit.v3.RateLimitService",
+    "envoy.service.rate_limit_quota.v3.RateLimitQuotaService",
+];
 
 /// The health service. Its status is what the [`Reporter`] last reported.
 pub(in crate::server) type HealthService = HealthServer<ReportedStatus>;
