@@ -1,0 +1,112 @@
+//! The outbox of a stream: the newest action of each bucket, in the order in which they became due.
+//!
+//! A bucket has at most one action in it, so a client that never reads costs a bounded amount.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::bucket_id::BucketKey;
+use super::quota_action::QuotaAction;
+use crate::time::Micros;
+
+/// Actions that wait for the reader of one stream.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    waiting: Mutex<WaitingActions>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct WaitingActions {
+    /// The keys of `actions`, each once.
+    order: VecDeque<BucketKey>,
+    actions: HashMap<BucketKey, DueAction>,
+}
+
+/// An action, and until when it may be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DueAction {
+    /// The action.
+    pub(super) action: QuotaAction,
+    /// The instant after which it is too late: Envoy counts the time to live from the arrival, and the
+    /// ledger's holding must not expire first.
+    pub(super) send_until: Micros,
+}
+
+impl Outbox {
+    /// Replaces the action of `bucket`.
+    pub(super) fn put(&self, bucket: BucketKey, due: DueAction) {
+        let mut waiting = self.lock();
+        if waiting.actions.insert(bucket, due).is_none() {
+            waiting.order.push_back(bucket);
+        }
+        drop(waiting);
+        self.arrived.notify_one();
+    }
+
+    /// Removes the action that waits for the longest time.
+    pub(super) fn take(&self) -> Option<(BucketKey, DueAction)> {
+        let mut waiting = self.lock();
+        let bucket = waiting.order.pop_front()?;
+        let due = waiting.actions.remove(&bucket)?;
+        if waiting.order.is_empty() {
+            // A burst of new buckets needs room once.
+            *waiting = WaitingActions::default();
+        }
+        Some((bucket, due))
+    }
+
+    /// Completes when an action has arrived since the last call. Cancel-safe.
+    pub(super) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// A panic elsewhere leaves the outbox valid: every change of it is complete.
+    fn lock(&self) -> MutexGuard<'_, WaitingActions> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptor::Entry;
+    use crate::key::KeySeed;
+
+    fn bucket(value: &str) -> BucketKey {
+        BucketKey::of(&KeySeed::fixed([1, 2]), &[Entry { key: "k", value }])
+    }
+
+    fn due(send_until: u64) -> DueAction {
+        DueAction { action: QuotaAction::ALLOW_ALL, send_until: Micros(send_until) }
+    }
+
+    /// A bucket keeps its place and has only its newest action.
+    #[test]
+    fn a_bucket_has_one_action() {
+        let outbox = Outbox::default();
+        assert_eq!(outbox.take(), None);
+        for round in 0..1_000 {
+            outbox.put(bucket("a"), due(round));
+            outbox.put(bucket("b"), due(round));
+        }
+        assert_eq!(outbox.take(), Some((bucket("a"), due(999))));
+        outbox.put(bucket("a"), due(7));
+        assert_eq!(outbox.take(), Some((bucket("b"), due(999))));
+        assert_eq!(outbox.take(), Some((bucket("a"), due(7))));
+        assert_eq!(outbox.take(), None);
+    }
+
+    /// An action that arrives before the reader waits is not lost.
+    #[tokio::test]
+    async fn a_reader_is_woken() {
+        let outbox = Outbox::default();
+        outbox.put(bucket("a"), due(1));
+        outbox.arrived().await;
+        assert!(outbox.take().is_some());
+        let (_, ()) = tokio::join!(outbox.arrived(), async { outbox.put(bucket("b"), due(2)) });
+        assert!(outbox.take().is_some());
+    }
+}
