@@ -94,6 +94,13 @@ impl KeyBuilder {
     }
 }
 
+/// The key of the record of holders of the quota of `counter`. It differs from the key of the
+/// counter, so a store can keep both.
+pub fn quota_key(counter: &CounterKey) -> CounterKey {
+    let mut builder = RuleId::builder();
+    builder.text("quota").number(counter.0[0]).number(counter.0[1]).finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +124,14 @@ mod tests {
     fn another_seed_changes_the_key() {
         let key = |seed| KeyBuilder::start(&seed).text("x").finish();
         assert_ne!(key(KeySeed::random()), key(KeySeed::random()));
+    }
+
+    #[test]
+    fn a_quota_has_another_key_than_its_counter() {
+        let [a, b] = [CounterKey([1, 2]), CounterKey([2, 1])];
+        assert_eq!(quota_key(&a), quota_key(&a));
+        assert_ne!(quota_key(&a), quota_key(&b));
+        assert_ne!(quota_key(&a), a);
+        assert_ne!(quota_key(&quota_key(&a)), quota_key(&a));
     }
 }

@@ -32,6 +32,7 @@
 //! - [`descriptor`]: requests and their descriptors, borrowed and bounded.
 //! - [`limit`]: limits: algorithm, tiers, units, and their bounds.
 //! - [`key`]: counter keys, a keyed hash of 128 bits.
+//! - [`quota`]: the limit of a counter, divided among Envoys and instances.
 //! - [`rules`]: rule files, compiled into a tree with indexed patterns; lookups; `explain`.
 //! - [`step`]: the state machines of counters. They use integers only, because each also exists
 //!   in Lua.
@@ -59,10 +60,10 @@
 //!
 //! # Invariants
 //!
-//! **Invariant:** `limit`, `descriptor`, `key`, `step`, `algorithm`, `decision`, and the compiler
-//! and lookups of `rules` are pure: they read no clock, do no I/O, log nothing and await nothing.
-//! The one exception is [`KeySeed::random`](key::KeySeed::random), which reads the random numbers
-//! of the operating system. `PURE_MODULES` in `tests/tidy/pure.rs` lists the modules.
+//! **Invariant:** `limit`, `quota`, `descriptor`, `key`, `step`, `algorithm`, `decision`, and the
+//! compiler and lookups of `rules` are pure: they read no clock, do no I/O, log nothing and await
+//! nothing. The one exception is [`KeySeed::random`](key::KeySeed::random), which reads the random
+//! numbers of the operating system. `PURE_MODULES` in `tests/tidy/pure.rs` lists the modules.
 //!
 //! **Invariant:** a request is decided as of one instant, which is an argument of
 //! [`limiter::Limiter::check`].
@@ -96,6 +97,7 @@ pub mod limiter;
 pub mod modes;
 mod outage_log;
 pub mod proto;
+pub mod quota;
 pub mod rules;
 pub mod server;
 pub mod settings;

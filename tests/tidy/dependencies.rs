@@ -16,6 +16,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("spelling", ""),
     ("duration", "time"),
     ("limit", "time"),
+    ("quota", "time limit"),
     ("descriptor", "escape limit"),
     ("key", "time limit descriptor"),
     ("step", "time limit"),

@@ -44,6 +44,9 @@ const BANNED: &[(&str, &str)] = &[
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("src/step.rs", "tat", "the abbreviation of GCRA's theoretical arrival time"),
     ("src/step/gcra.rs", "tat", "the abbreviation of GCRA's theoretical arrival time"),
+    ("src/quota.rs", "ledger", "its type Ledger: who holds which share of a quota"),
+    ("src/quota/ledger.rs", "ledger", "its type Ledger: who holds which share of a quota"),
+    ("src/quota/ledger/tests.rs", "ledger", "its type Ledger: who holds which share of a quota"),
 ];
 
 /// Files that list the words.

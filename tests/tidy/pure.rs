@@ -4,6 +4,7 @@
 pub(crate) const PURE_MODULES: &[&str] = &[
     "src/escape",
     "src/limit",
+    "src/quota",
     "src/descriptor",
     "src/outage_log",
     "src/key",
