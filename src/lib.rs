@@ -44,6 +44,7 @@
 //! - [`store`]: the counters, in [`store::redis`] or in the bounded [`store::memory`].
 //! - [`store_error`]: the reasons why a store returned no outcome.
 //! - [`modes`]: how often a decision calls Redis: exact, leased, synced.
+//! - [`rlqs`]: divides limits among Envoys that decide by themselves.
 //! - [`limiter`]: the order of a decision; leases, shadow and quota mode, headers, metadata.
 //!
 //! The process around it:
@@ -98,6 +99,7 @@ pub mod modes;
 mod outage_log;
 pub mod proto;
 pub mod quota;
+pub mod rlqs;
 pub mod rules;
 pub mod server;
 pub mod settings;

@@ -11,6 +11,9 @@ use super::bucket_id::BucketKey;
 use super::quota_action::QuotaAction;
 use crate::time::Micros;
 
+/// Longest wait of an action that needs no shorter time to live.
+const PUNCTUAL: Micros = Micros::from_millis(200);
+
 /// Actions that wait for the reader of one stream.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
@@ -25,14 +28,27 @@ struct WaitingActions {
     actions: HashMap<BucketKey, DueAction>,
 }
 
-/// An action, and until when it may be sent.
+/// An action, and when it became due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DueAction {
     /// The action.
     pub(super) action: QuotaAction,
-    /// The instant after which it is too late: Envoy counts the time to live from the arrival, and the
-    /// ledger's holding must not expire first.
-    pub(super) send_until: Micros,
+    /// When it became due, by the local clock.
+    pub(super) at: Micros,
+    /// Whole seconds that the assignment is valid from `at`.
+    pub(super) ttl_seconds: u64,
+}
+
+impl DueAction {
+    /// The time to live of an assignment that is sent at `now`, in seconds; `None` if it is too late.
+    ///
+    /// Envoy counts from the arrival, and must stop before the ledger's holding expires. What was sent
+    /// within [`PUNCTUAL`] arrives within the reserve that every time to live has.
+    pub(super) fn ttl_at(&self, now: Micros) -> Option<u64> {
+        let late = now.saturating_sub(self.at).saturating_sub(PUNCTUAL);
+        let left = self.ttl_seconds.saturating_sub(late.ceil_secs());
+        (left > 0).then_some(left)
+    }
 }
 
 impl Outbox {
@@ -79,8 +95,19 @@ mod tests {
         BucketKey::of(&KeySeed::fixed([1, 2]), &[Entry { key: "k", value }])
     }
 
-    fn due(send_until: u64) -> DueAction {
-        DueAction { action: QuotaAction::ALLOW_ALL, send_until: Micros(send_until) }
+    fn due(at: u64) -> DueAction {
+        DueAction { action: QuotaAction::ALLOW_ALL, at: Micros(at), ttl_seconds: 12 }
+    }
+
+    #[test]
+    fn a_late_assignment_ends_when_a_punctual_one_does() {
+        let due = due(1_000_000);
+        let table = [(0, Some(12)), (200, Some(12)), (201, Some(11)), (1_200, Some(11))];
+        for (late, ttl) in table.into_iter().chain([(11_200, Some(1)), (11_201, None)]) {
+            assert_eq!(due.ttl_at(Micros(1_000_000 + late * 1_000)), ttl, "{late} ms");
+        }
+        assert_eq!(due.ttl_at(Micros(0)), Some(12), "a clock that steps back");
+        assert_eq!(due.ttl_at(Micros(u64::MAX)), None);
     }
 
     /// A bucket keeps its place and has only its newest action.

@@ -73,11 +73,16 @@ impl Tokens {
         Taken { allowed, reset_after: self.time_until(wanted, now), ..self.left() }
     }
 
-    /// Takes `hits`, or as many as there are. Returns how many were missing.
-    pub(super) fn take_some(&mut self, hits: u64, now: Micros) -> u64 {
-        self.refill(now);
-        let taken = hits.min(self.left().remaining);
-        self.level -= parts(taken);
+    /// Takes the hits of the time since the last call, evenly distributed, or as many as the rate and
+    /// the saved tokens pass. Returns how many were missing.
+    pub(super) fn take_evenly(&mut self, hits: u64, now: Micros) -> u64 {
+        let elapsed = now.saturating_sub(self.at).min(REFILL_MAX);
+        let added = u128::from(elapsed.0) * self.rate() / u128::from(self.window);
+        let available = self.level.max(0).unsigned_abs().saturating_add(added);
+        let taken = hits.min(u64::try_from(available / PARTS).unwrap_or(u64::MAX));
+        let left = available - u128::from(taken) * PARTS;
+        self.level = i128::try_from(left).unwrap_or(i128::MAX).min(parts(self.max));
+        self.at = self.at.max(now);
         hits - taken
     }
 
@@ -94,6 +99,11 @@ impl Tokens {
         self.level >= parts(self.max)
     }
 
+    /// Parts per window.
+    fn rate(&self) -> u128 {
+        u128::from(self.per_window) * PARTS
+    }
+
     fn left(&self) -> Taken {
         let remaining = u64::try_from(self.level.max(0) / PARTS as i128).unwrap_or(u64::MAX);
         Taken { allowed: true, remaining, max: self.max, reset_after: Micros::ZERO }
@@ -108,7 +118,7 @@ impl Tokens {
             return;
         }
         // Below 2^32 (hits) * 2^30 (parts) * 2^44 (time).
-        let rate = u128::from(self.per_window) * PARTS;
+        let rate = self.rate();
         let added = u128::from(elapsed.0) * rate / u128::from(self.window);
         if i128::try_from(added).is_ok_and(|added| added < missing) {
             self.level += added as i128;
@@ -124,7 +134,7 @@ impl Tokens {
     /// The time from `now` until the bucket has `wanted` parts. Bounded by the time to refill it.
     fn time_until(&self, wanted: i128, now: Micros) -> Micros {
         let missing = u128::try_from(wanted.min(parts(self.max)) - self.level).unwrap_or(0);
-        let rate = u128::from(self.per_window) * PARTS;
+        let rate = self.rate();
         if missing == 0 || rate == 0 {
             return Micros::ZERO;
         }
@@ -138,9 +148,7 @@ impl Tokens {
 /// Size, hits per window, and window in microseconds.
 fn numbers(assignment: Assignment) -> (u64, u64, u64) {
     match assignment {
-        Assignment::AllowAll => {
-            (u64::from(u32::MAX), u64::from(u32::MAX), Micros::SECOND.0)
-        }
+        Assignment::AllowAll => (u64::from(u32::MAX), u64::from(u32::MAX), Micros::SECOND.0),
         Assignment::DenyAll => (0, 0, Micros::SECOND.0),
         Assignment::Bucket { max_tokens, tokens_per_fill, fill_seconds } => {
             let window = Micros::from_secs(u64::from(fill_seconds.max(1)));
@@ -152,6 +160,9 @@ fn numbers(assignment: Assignment) -> (u64, u64, u64) {
 fn parts(hits: u64) -> i128 {
     i128::from(hits) * PARTS as i128
 }
+
+#[cfg(test)]
+mod tests;
 
 #[cfg(test)]
 mod tests;

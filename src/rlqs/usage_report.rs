@@ -179,3 +179,6 @@ fn elapsed_of(mut bytes: &[u8]) -> Result<Micros, UsageError> {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod tests;

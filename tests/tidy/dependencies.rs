@@ -33,6 +33,10 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("lease_rollback", ""),
     ("decision", "time limit descriptor store_error lease_rollback"),
     ("algorithm", "time limit step decision"),
+    (
+        "rlqs",
+        "escape time atomic_count limit descriptor key store_error proto rules quota store decision",
+    ),
     ("modes", "time limit key step store decision algorithm"),
     (
         "limiter",

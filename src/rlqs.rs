@@ -1,0 +1,99 @@
+//! RLQS: divides the limits of rules among Envoys that decide by themselves.
+//!
+//! An Envoy opens a stream and reports the requests of its buckets every five seconds. A bucket id is
+//! a descriptor: the rule that it matches, and the counter of that rule, determine a quota. The
+//! engine divides each quota by demand, and sends each Envoy its share as a token bucket with a time
+//! to live. Callers of ShouldRateLimit with the same counter are one more holder, in this process.
+//!
+//! - `stream.rs` is one Envoy's stream: reports in, actions out.
+//! - `engine.rs` has the quotas, in shards. `driver.rs` is the thread that settles them.
+//! - `counter_quota.rs` connects a quota with its ledger and its holders here.
+//! - `local_holder.rs` decides callers of this process by its own share.
+//!
+//! [`quota`](crate::quota) has the arithmetic and the invariant: the shares in use are at most the
+//! whole quota.
+
+use crate::descriptor::RequestBounds;
+use crate::limit::OnError;
+use crate::rules::RuleSet;
+use crate::time::Micros;
+
+mod bucket;
+mod bucket_budget;
+mod bucket_id;
+mod counter_quota;
+mod divided_check;
+mod divided_rules;
+mod driver;
+mod engine;
+mod instance_names;
+mod local_holder;
+mod metrics;
+mod outbox;
+mod overview;
+mod quota_action;
+mod quota_rule;
+mod quota_shard;
+mod shared_ledger;
+mod stream;
+mod tokens;
+mod usage_report;
+
+#[cfg(test)]
+mod tests;
+
+pub use bucket_id::descriptor_entries;
+pub use driver::{RlqsDriver, start};
+pub use engine::QuotaEngine;
+pub use local_holder::LocalCheck;
+pub use metrics::{RefusedReason, RlqsMetrics};
+pub use overview::{HolderKind, RuleDemand, ShownHolder, ShownQuota, ShownQuotas};
+pub use quota_rule::QuotaRule;
+pub use shared_ledger::SharedLedger;
+pub use stream::{EnvoyStream, ReportError, StreamsFull};
+
+/// How long a holder may still use its share after it was lowered: the way to Envoy, and Envoy's main
+/// thread. The protocol has no acknowledgement.
+const GRACE: Micros = Micros::from_millis(500);
+
+/// How much later a holding expires in the ledger than at its Envoy.
+const MARGIN: Micros = Micros::SECOND;
+
+/// The settings of RLQS (`rlqs.*`, where the defaults are), and those that it shares.
+#[derive(Clone, Debug)]
+pub struct RlqsConfig {
+    /// How long an assignment is valid.
+    pub assignment_ttl: Micros,
+    /// How long a bucket without requests stays.
+    pub idle_timeout: Micros,
+    /// The first keys of descriptors. The others follow in byte order.
+    pub key_order: Vec<String>,
+    /// The burst of a window, in percent of its requests.
+    pub burst_percent: u64,
+    /// Whether the first reports after a start bound the shares, with a memory store.
+    pub relearn: bool,
+    /// Most open streams.
+    pub max_streams: usize,
+    /// Most buckets of one stream.
+    pub max_buckets_per_stream: usize,
+    /// Most buckets of all streams, with those of streams that ended in the last `assignment_ttl`.
+    pub max_buckets: usize,
+    /// Largest report in bytes.
+    pub max_message_bytes: usize,
+    /// Most holders of this process for its own callers.
+    pub max_local_holders: usize,
+    /// Bounds of the texts and the pairs of bucket ids (`request.*`).
+    pub bounds: RequestBounds,
+    /// The fallback of rules without their own (`fallback.on_error`).
+    pub on_error: OnError,
+}
+
+/// The active rules, which a reload replaces.
+pub trait ActiveRuleSet: Send + Sync + 'static {
+    /// A number that differs after each change of the rules. Cheap.
+    fn version(&self) -> u64;
+
+    /// Calls `reader` once with the active rules, which are at least as new as the last
+    /// [`version`](ActiveRuleSet::version).
+    fn read(&self, reader: &mut dyn FnMut(&RuleSet));
+}

@@ -1,0 +1,317 @@
+//! The quota of one counter in this process: its group, its holders here, and where assignments go.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::bucket_id::BucketKey;
+use super::metrics::RlqsMetrics;
+use super::outbox::{DueAction, Outbox};
+use super::quota_action::QuotaAction;
+use super::quota_rule::QuotaRule;
+use super::tokens::Tokens;
+use crate::quota::{
+    Assignment, Due, GroupConfig, HolderId, HolderMoved, Ledger, LedgerSnapshot, Quota, QuotaGroup,
+    SHARES, Settlement,
+};
+use crate::time::{ClockOffset, Micros};
+
+/// Settlements of one turn. A new holder needs two: one reads, and one asks.
+const SETTLEMENTS_PER_TURN: usize = 4;
+
+/// The quota of one counter.
+#[derive(Debug)]
+pub(super) struct CounterQuota {
+    pub(super) rule: Arc<QuotaRule>,
+    quota: Quota,
+    group: QuotaGroup,
+    /// The ledger of a memory store. Empty with Redis.
+    ledger: Ledger,
+    members: HashMap<HolderId, Member>,
+    /// The ledger's clock minus the local clock, as it was last known.
+    offset: ClockOffset,
+    /// The last instant of the group, by the ledger's clock. It does not go back.
+    group_now: Micros,
+    /// Whether the driver has it in its list of due quotas.
+    pub(super) is_queued: bool,
+    /// When the driver is due to look at it, by the local clock.
+    pub(super) wakes_at: Option<Micros>,
+    /// Whether a settlement is on its way to the ledger.
+    pub(super) is_in_flight: bool,
+    /// Whether a reload lowered the limit, and the sum of the shares has not fallen since.
+    was_lowered: bool,
+}
+
+/// A holder of this process.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) to: Recipient,
+    /// The last report, by the local clock; `None` before the first one.
+    last_report: Option<Micros>,
+    /// Hits per second between the last two reports.
+    pub(super) demand: f64,
+    /// For a rule in shadow mode: the bucket that the Envoy would have.
+    shadow: Option<Box<Tokens>>,
+}
+
+/// Who uses the share of a member.
+#[derive(Clone, Debug)]
+pub(super) enum Recipient {
+    /// A bucket of an Envoy's stream.
+    Bucket {
+        outbox: Arc<Outbox>,
+        bucket: BucketKey,
+        /// The instance name, if the Envoy sent one.
+        name: Option<Arc<str>>,
+    },
+    /// Callers of this process.
+    Local,
+}
+
+/// An assignment of the local holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LocalShare {
+    pub(super) assignment: Assignment,
+    pub(super) valid_until: Micros,
+}
+
+/// A settlement to send, and the instant of the group.
+#[derive(Debug)]
+pub(super) struct SettlementCall {
+    pub(super) settlement: Settlement,
+    pub(super) sent_at: Micros,
+}
+
+/// The use of a bucket, as its Envoy reported it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReportedUse {
+    pub(super) allowed: u64,
+    pub(super) denied: u64,
+    /// By Envoy's clock.
+    pub(super) elapsed: Micros,
+}
+
+impl CounterQuota {
+    pub(super) fn new(rule: Arc<QuotaRule>, quota: Quota, config: GroupConfig) -> CounterQuota {
+        CounterQuota {
+            rule,
+            quota,
+            group: QuotaGroup::new(quota, config),
+            ledger: Ledger::default(),
+            members: HashMap::new(),
+            offset: ClockOffset::default(),
+            group_now: Micros::ZERO,
+            is_queued: false,
+            wakes_at: None,
+            is_in_flight: false,
+            was_lowered: false,
+        }
+    }
+
+    /// The instant of the group when the local clock shows `now`. `offset` is that of the ledger's
+    /// clock; `None` while it is unknown.
+    pub(super) fn group_time(&mut self, now: Micros, offset: Option<ClockOffset>) -> Micros {
+        self.offset = offset.unwrap_or(self.offset);
+        self.group_now = self.group_now.max(self.offset.remote(now));
+        self.group_now
+    }
+
+    /// The quota.
+    pub(super) fn quota(&self) -> &Quota {
+        &self.quota
+    }
+
+    /// Sets the quota after a reload. Returns whether it changed.
+    pub(super) fn set_quota(&mut self, quota: Quota) -> bool {
+        if quota == self.quota {
+            return false;
+        }
+        let product = |requests: u64, window: Micros| u128::from(requests) * u128::from(window.0);
+        let (new, old) = (quota, self.quota);
+        self.was_lowered |= product(new.requests, old.window) < product(old.requests, new.window);
+        self.group.set_quota(quota);
+        self.quota = quota;
+        true
+    }
+
+    /// A holder appears. `at` is the group's instant, as in all calls below.
+    pub(super) fn join(&mut self, holder: HolderId, to: Recipient, at: Micros) {
+        self.group.join(holder, at);
+        let member = Member { to, last_report: None, demand: 0.0, shadow: None };
+        self.members.insert(holder, member);
+    }
+
+    /// A report of a bucket. `now` is the local instant.
+    ///
+    /// # Errors
+    ///
+    /// Another instance has this holder, so two Envoys have one name. The use is not counted.
+    pub(super) fn report(
+        &mut self,
+        holder: HolderId,
+        used: ReportedUse,
+        now: Micros,
+        at: Micros,
+    ) -> Result<(), HolderMoved> {
+        let hits = used.allowed.saturating_add(used.denied);
+        let Some(member) = self.members.get_mut(&holder) else { return Ok(()) };
+        let before = member.last_report.replace(now);
+        match before {
+            Some(before) => {
+                let elapsed = now.saturating_sub(before).max(Micros::from_millis(1));
+                member.demand = hits as f64 * 1e6 / elapsed.0 as f64;
+            }
+            None if used.elapsed > Micros::ZERO => {
+                self.group.rejoined(holder, used.allowed, used.elapsed);
+            }
+            None => {}
+        }
+        if let Some(tokens) = &mut member.shadow {
+            self.rule.shadow_denied.add_many(tokens.take_evenly(hits, now));
+        }
+        self.group.report(holder, hits, at)
+    }
+
+    /// A holder ends. The ledger has it until its last assignment has expired.
+    pub(super) fn leave(&mut self, holder: HolderId) -> bool {
+        self.group.leave(holder);
+        let is_known = self.members.remove(&holder).is_some();
+        if self.members.capacity() > 64 && self.members.len() < self.members.capacity() / 4 {
+            self.members.shrink_to(2 * self.members.len());
+        }
+        is_known
+    }
+
+    /// Whether this holder is a member.
+    pub(super) fn has(&self, holder: HolderId) -> bool {
+        self.members.contains_key(&holder)
+    }
+
+    /// The members.
+    pub(super) fn members(&self) -> &HashMap<HolderId, Member> {
+        &self.members
+    }
+
+    /// Own holders with their shares and wants.
+    pub(super) fn shares(&self) -> impl Iterator<Item = (HolderId, u64, u64)> {
+        self.group.shares()
+    }
+
+    /// Settles with the memory ledger until nothing is due.
+    pub(super) fn settle_in_memory(
+        &mut self,
+        now: Micros,
+        metrics: &RlqsMetrics,
+        local: &mut Option<LocalShare>,
+    ) {
+        let at = self.group_time(now, Some(ClockOffset::default()));
+        for _ in 0..SETTLEMENTS_PER_TURN {
+            let Some(settlement) = self.group.settlement(at) else { break };
+            metrics.moves(&settlement);
+            let snapshot = self.ledger.settle(&settlement);
+            metrics.settlements_ok.add();
+            self.check_sum(&snapshot, at, metrics);
+            self.group.settled(Some(&snapshot), at, at, self.rule.renews_alone());
+        }
+        if self.members.is_empty() {
+            // The group does not ask for it: what has expired must not keep this quota.
+            let Quota { requests, window, .. } = self.quota;
+            let changes = Vec::new();
+            let grace = Micros::ZERO;
+            self.ledger.settle(&Settlement { now: at, requests, window, grace, changes });
+        }
+        self.deliver(now, local);
+    }
+
+    /// The next settlement to send to a shared ledger, if one is due and none is on its way.
+    pub(super) fn call(
+        &mut self,
+        now: Micros,
+        at: Micros,
+        metrics: &RlqsMetrics,
+        local: &mut Option<LocalShare>,
+    ) -> Option<SettlementCall> {
+        let call = if self.is_in_flight { None } else { self.group.settlement(at) };
+        // A lowering is sent before the ledger answers, so that it does not use up the grace.
+        self.deliver(now, local);
+        let settlement = call?;
+        metrics.moves(&settlement);
+        self.is_in_flight = true;
+        Some(SettlementCall { settlement, sent_at: at })
+    }
+
+    /// The result of a call; `None` if the store failed.
+    pub(super) fn called(
+        &mut self,
+        snapshot: Option<&LedgerSnapshot>,
+        sent_at: Micros,
+        now: Micros,
+        metrics: &RlqsMetrics,
+        local: &mut Option<LocalShare>,
+    ) {
+        let at = self.group_time(now, None);
+        self.is_in_flight = false;
+        match snapshot {
+            Some(snapshot) => {
+                metrics.settlements_ok.add();
+                self.check_sum(snapshot, at, metrics);
+            }
+            None => metrics.settlements_error.add(),
+        }
+        self.group.settled(snapshot, sent_at, at, self.rule.renews_alone());
+        self.deliver(now, local);
+    }
+
+    /// When the driver must look at it again, by the local clock.
+    pub(super) fn next(&self, now: Micros) -> Option<Micros> {
+        let next = self.group.next()?;
+        Some(now.saturating_add(next.saturating_sub(self.group_now)))
+    }
+
+    /// Whether it can be deleted: no member is left, and nothing is in use.
+    pub(super) fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.group.is_empty() && self.ledger.is_empty()
+    }
+
+    /// Sends due assignments to the outboxes of their streams. That of the local holder is returned in
+    /// `local`.
+    fn deliver(&mut self, now: Micros, local: &mut Option<LocalShare>) {
+        let is_shadow = self.rule.is_shadow();
+        for Due { holder, assignment, generation, ttl } in self.group.take_due() {
+            let Some(member) = self.members.get_mut(&holder) else { continue };
+            member.shadow = match (is_shadow, member.shadow.take()) {
+                (false, _) => None,
+                (true, None) => Some(Box::new(Tokens::full(assignment, now))),
+                (true, Some(mut tokens)) => {
+                    tokens.assign(assignment, now);
+                    Some(tokens)
+                }
+            };
+            match &member.to {
+                Recipient::Local => {
+                    let valid_until = now.saturating_add(ttl);
+                    *local = Some(LocalShare { assignment, valid_until });
+                }
+                Recipient::Bucket { outbox, bucket, .. } => {
+                    let shown = if is_shadow { Assignment::AllowAll } else { assignment };
+                    let action = QuotaAction::Assign { assignment: shown, generation };
+                    let ttl_seconds = ttl.0 / Micros::SECOND.0;
+                    outbox.put(*bucket, DueAction { action, at: now, ttl_seconds });
+                }
+            }
+        }
+    }
+
+    /// Checks that at most the whole quota is in use.
+    fn check_sum(&mut self, snapshot: &LedgerSnapshot, at: Micros, metrics: &RlqsMetrics) {
+        let used = snapshot.used(at);
+        if used <= SHARES {
+            self.was_lowered = false;
+        } else if !self.was_lowered {
+            metrics.violations.add();
+        }
+        // A lowered limit is the documented exception.
+        if !self.was_lowered {
+            metrics.used(used);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The driver: the thread that settles quotas, exchanges divided rules and removes what has expired.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{io, thread};
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+
+use super::engine::{LedgerCall, QuotaEngine, SHARDS};
+use crate::key::CounterKey;
+use crate::quota::LedgerSnapshot;
+use crate::store_error::StoreError;
+use crate::time::Micros;
+
+/// Time between two turns without a new holder.
+const TICK: Duration = Duration::from_millis(250);
+
+/// Time between a turn and the next one, however many holders appear: those of one burst settle
+/// together.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Ticks in which all local holders report once, as often as Envoys do.
+const LOCAL_TICKS: usize = 20;
+
+/// Settlements that wait for the shared ledger at a time.
+const IN_FLIGHT_MAX: usize = 256;
+
+/// Time between two reads of the announced rules.
+const READ_PERIOD: Duration = Duration::from_secs(1);
+
+/// Reads per announcement of own rules.
+const READS_PER_ANNOUNCEMENT: u32 = 5;
+
+/// How long an announcement is valid.
+const ANNOUNCED: Micros = Micros::from_secs(60);
+
+/// Pause after a failure of the driver itself.
+const RESTART_PAUSE: Duration = Duration::from_secs(1);
+
+/// The result of one settlement: the counter, the group's instant at which it was sent, and the reply.
+type LedgerReply = (CounterKey, Micros, Result<LedgerSnapshot, StoreError>);
+
+/// The running thread. It stops when this value is dropped.
+#[derive(Debug)]
+pub struct RlqsDriver {
+    stop: oneshot::Sender<()>,
+    done: oneshot::Receiver<()>,
+}
+
+impl RlqsDriver {
+    /// Stops the thread, and waits for it.
+    pub async fn end(self) {
+        drop(self.stop);
+        let _ = self.done.await;
+    }
+}
+
+/// Starts the thread `weir-rlqs`.
+///
+/// # Errors
+///
+/// The operating system gives no thread.
+pub fn start(engine: Arc<QuotaEngine>) -> io::Result<RlqsDriver> {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (ended, done) = oneshot::channel();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("weir-rlqs".into()).spawn(move || {
+        runtime.block_on(async {
+            if engine.ledger.is_some() {
+                tokio::spawn(exchange_rules(engine.clone()));
+            }
+            tokio::select! {
+                () = run_always(engine) => {}
+                _ = stopped => {}
+            }
+        });
+        let _ = ended.send(());
+    })?;
+    Ok(RlqsDriver { stop, done })
+}
+
+/// Runs the turns, also after a panic in one of them.
+async fn run_always(engine: Arc<QuotaEngine>) {
+    loop {
+        // The error is a panic, whose text was logged. Other streams need their assignments.
+        let _ = tokio::spawn(run(engine.clone())).await;
+        tracing::error!("RLQS thread failed; it starts again: report the panic above");
+        sleep(RESTART_PAUSE).await;
+    }
+}
+
+/// Settles quotas when they are due.
+async fn run(engine: Arc<QuotaEngine>) {
+    let mut ticks = ticks(TICK);
+    let mut number = 0;
+    let mut replies: FuturesUnordered<BoxFuture<'static, LedgerReply>> = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {
+                tick(&engine, number).await;
+                number += 1;
+            }
+            () = engine.urgent.notified() => sleep(PAUSE).await,
+            Some((key, sent_at, result)) = replies.next(), if !replies.is_empty() => {
+                engine.called(&key, sent_at, result, engine.clock.now());
+                // A quota that needs a second settlement gets it with the other replies.
+                engine.urgent.notify_one();
+            }
+        }
+        turns(&engine, &mut replies).await;
+    }
+}
+
+/// The work of one tick apart from settlements.
+async fn tick(engine: &QuotaEngine, number: usize) {
+    engine.reload();
+    let now = engine.clock.now();
+    engine.expire(now);
+    // Each tick has its part of the shards, so that all have had their turn after the last one.
+    let part = number % LOCAL_TICKS;
+    for shard in part * SHARDS / LOCAL_TICKS..(part + 1) * SHARDS / LOCAL_TICKS {
+        engine.local_turn(shard, now);
+        yield_now().await;
+    }
+}
+
+/// Settles the quotas that are due. With a shared ledger at most [`IN_FLIGHT_MAX`] settlements wait;
+/// the other quotas stay due.
+async fn turns(
+    engine: &Arc<QuotaEngine>,
+    replies: &mut FuturesUnordered<BoxFuture<'static, LedgerReply>>,
+) {
+    let mut calls = Vec::new();
+    for shard in 0..SHARDS {
+        while replies.len() < IN_FLIGHT_MAX {
+            let is_more = engine.turn(shard, engine.clock.now(), &mut calls);
+            for call in calls.drain(..) {
+                replies.push(Box::pin(settled(engine.clone(), call)));
+            }
+            if !is_more {
+                break;
+            }
+            yield_now().await;
+        }
+    }
+}
+
+/// Sends one settlement.
+async fn settled(engine: Arc<QuotaEngine>, call: LedgerCall) -> LedgerReply {
+    let LedgerCall { key, call } = call;
+    let result = match &engine.ledger {
+        Some(ledger) => ledger.settle(&key, &call.settlement).await,
+        None => Err(StoreError::Unreachable),
+    };
+    (key, call.sent_at, result)
+}
+
+/// Announces the divided rules of this process, and reads those of all instances. A failure changes
+/// nothing: the store has its own log lines about it.
+async fn exchange_rules(engine: Arc<QuotaEngine>) {
+    let Some(ledger) = engine.ledger.clone() else { return };
+    let mut ticks = ticks(READ_PERIOD);
+    let mut number = 0_u32;
+    loop {
+        ticks.tick().await;
+        let own = engine.divided.own();
+        let now = engine.clock.now();
+        if number.is_multiple_of(READS_PER_ANNOUNCEMENT) && !own.is_empty() {
+            let _ = ledger.announce(&own, now, ANNOUNCED).await;
+        }
+        if let Ok(rules) = ledger.announced(engine.clock.now()).await {
+            engine.divided.set_announced(HashSet::from_iter(rules));
+        }
+        number = number.wrapping_add(1);
+    }
+}
+
+/// Ticks without bursts: after a late tick the next follows a full period later.
+fn ticks(period: Duration) -> Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}

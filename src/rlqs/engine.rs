@@ -1,0 +1,402 @@
+//! The engine: all quotas of this process, which its streams, the driver and the limiter share.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::bucket_budget::BucketBudget;
+use super::counter_quota::{CounterQuota, LocalShare, Recipient, ReportedUse, SettlementCall};
+use super::divided_rules::DividedRuleIds;
+use super::instance_names::InstanceNames;
+use super::local_holder::LocalHolders;
+use super::metrics::RlqsMetrics;
+use super::quota_rule::{QuotaRule, QuotaRules};
+use super::quota_shard::QuotaShard;
+use super::shared_ledger::SharedLedger;
+use super::{ActiveRuleSet, GRACE, MARGIN, RlqsConfig};
+use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
+use crate::quota::{GroupConfig, HolderId, HolderMoved, LedgerSnapshot, Quota};
+use crate::rules::RuleLimit;
+use crate::store_error::StoreError;
+use crate::time::{Clock, ClockOffset, Micros};
+
+/// Shards of the quotas, each with a lock.
+pub(super) const SHARDS: usize = 64;
+
+/// Quotas that a turn settles under one lock. Streams wait for it meanwhile.
+const QUOTAS_PER_LOCK: usize = 8;
+
+/// Divides the limits of rules among the Envoys with buckets and the callers of this process.
+///
+/// **Invariant:** a thread that holds the lock of a shard takes at most the locks of an outbox, of a
+/// shard of local holders, or of the divided rules, and none of them takes another one.
+pub struct QuotaEngine {
+    pub(super) config: RlqsConfig,
+    /// Of counter keys, the same as the limiter's.
+    pub(super) seed: KeySeed,
+    /// Of tables whose keys come from clients.
+    pub(super) table_seed: KeySeed,
+    pub(super) clock: Arc<dyn Clock>,
+    /// `None` with a memory store.
+    pub(super) ledger: Option<Arc<dyn SharedLedger>>,
+    pub(super) rules: Arc<dyn ActiveRuleSet>,
+    shards: [Mutex<QuotaShard>; SHARDS],
+    pub(super) quota_rules: QuotaRules,
+    pub(super) divided: DividedRuleIds,
+    pub(super) local: LocalHolders,
+    pub(super) metrics: RlqsMetrics,
+    /// Wakes the driver before its next tick.
+    pub(super) urgent: Notify,
+    group_config: GroupConfig,
+    /// The holder of this process in each quota.
+    pub(super) local_id: HolderId,
+    /// The version of the rules that the quotas have.
+    rules_version: AtomicU64,
+    buckets: BucketBudget,
+    pub(super) names: InstanceNames,
+}
+
+/// A quota that a bucket or a local holder joins.
+pub(super) struct QuotaPlace {
+    pub(super) key: CounterKey,
+    pub(super) rule: Arc<QuotaRule>,
+    pub(super) quota: Quota,
+}
+
+/// A settlement to send to the shared ledger.
+#[derive(Debug)]
+pub(super) struct LedgerCall {
+    pub(super) key: CounterKey,
+    pub(super) call: SettlementCall,
+}
+
+impl fmt::Debug for QuotaEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuotaEngine").finish_non_exhaustive()
+    }
+}
+
+/// Locks. A panic in a report leaves a quota that later reports correct.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl QuotaEngine {
+    /// An engine without quotas. Counter keys are hashed with `seed`, which must be that of the
+    /// limiter. `ledger` is the store that instances share; `None` keeps the ledgers in memory.
+    pub fn new(
+        config: RlqsConfig,
+        seed: KeySeed,
+        clock: Arc<dyn Clock>,
+        ledger: Option<Arc<dyn SharedLedger>>,
+        rules: Arc<dyn ActiveRuleSet>,
+    ) -> Arc<QuotaEngine> {
+        let (is_shared, ttl) = (ledger.is_some(), config.assignment_ttl);
+        // Envoys may still use assignments of the process before this one.
+        let relearn_until = if config.relearn && !is_shared {
+            clock.now().saturating_add(ttl).saturating_add(MARGIN)
+        } else {
+            Micros::ZERO
+        };
+        let group_config =
+            GroupConfig { grace: GRACE, ttl, margin: MARGIN, shared: is_shared, relearn_until };
+        let local = LocalHolders::new(config.max_local_holders);
+        let buckets = BucketBudget::new(config.max_buckets);
+        let rules_version = AtomicU64::new(rules.version());
+        Arc::new(QuotaEngine {
+            config,
+            seed,
+            table_seed: KeySeed::random(),
+            clock,
+            ledger,
+            rules,
+            shards: std::array::from_fn(|_| Mutex::default()),
+            quota_rules: QuotaRules::default(),
+            divided: DividedRuleIds::default(),
+            local,
+            metrics: RlqsMetrics::default(),
+            urgent: Notify::new(),
+            group_config,
+            local_id: HolderId(random()),
+            rules_version,
+            buckets,
+            names: InstanceNames::default(),
+        })
+    }
+
+    /// The metrics.
+    pub fn metrics(&self) -> &RlqsMetrics {
+        &self.metrics
+    }
+
+    /// Whether any limit is divided. Shared, so that the limiter reads it without a call.
+    pub fn any_divided(&self) -> &Arc<AtomicBool> {
+        self.divided.any()
+    }
+
+    /// From when on the last assignment of a bucket that ends at `now` is not in use.
+    fn unused_from(&self, now: Micros) -> Micros {
+        now.saturating_add(self.config.assignment_ttl).saturating_add(MARGIN)
+    }
+
+    /// Adds a bucket to a quota.
+    ///
+    /// # Errors
+    ///
+    /// Another instance has this holder.
+    pub(super) fn join(
+        &self,
+        place: QuotaPlace,
+        holder: HolderId,
+        to: Recipient,
+        used: ReportedUse,
+        now: Micros,
+    ) -> Result<(), HolderMoved> {
+        self.divided.add(place.rule.id);
+        let key = place.key;
+        let result = self.joining(place, now, |quota, at| {
+            quota.join(holder, to, at);
+            quota.report(holder, used, now, at)
+        });
+        lock(self.shard(&key)).mark_due(key);
+        self.urgent.notify_one();
+        result
+    }
+
+    /// Adds the local holder to a quota. With a memory store it gets its share at once.
+    pub(super) fn join_local(&self, place: QuotaPlace, now: Micros) {
+        let key = place.key;
+        let local = self.joining(place, now, |quota, at| {
+            if !quota.has(self.local_id) {
+                quota.join(self.local_id, Recipient::Local, at);
+            }
+            let mut local = None;
+            if self.ledger.is_none() {
+                quota.settle_in_memory(now, &self.metrics, &mut local);
+            }
+            local
+        });
+        self.assign_local(&key, local, now);
+        lock(self.shard(&key)).mark_due(key);
+        self.urgent.notify_one();
+    }
+
+    /// Calls `join` with the quota of `place`, which may be new.
+    fn joining<T>(
+        &self,
+        place: QuotaPlace,
+        now: Micros,
+        join: impl FnOnce(&mut CounterQuota, Micros) -> T,
+    ) -> T {
+        let QuotaPlace { key, rule, quota } = place;
+        let mut shard = lock(self.shard(&key));
+        let new = || CounterQuota::new(rule, quota, self.group_config);
+        let (known, is_new) = shard.get_or_insert(key, new);
+        if is_new {
+            self.metrics.quotas.add();
+        } else {
+            known.set_quota(quota);
+        }
+        let at = known.group_time(now, self.offset(&key, now));
+        join(known, at)
+    }
+
+    /// Reports the use of a holder.
+    ///
+    /// # Errors
+    ///
+    /// Another instance has this holder.
+    pub(super) fn report(
+        &self,
+        key: &CounterKey,
+        holder: HolderId,
+        used: ReportedUse,
+        now: Micros,
+    ) -> Result<(), HolderMoved> {
+        let mut shard = lock(self.shard(key));
+        let Some(quota) = shard.get_mut(key) else { return Ok(()) };
+        let at = quota.group_time(now, self.offset(key, now));
+        let result = quota.report(holder, used, now, at);
+        shard.mark_due(*key);
+        result
+    }
+
+    /// Removes a bucket from its quota. Its share is free when its last assignment has expired.
+    pub(super) fn leave(&self, key: &CounterKey, holder: HolderId, rule: RuleId, now: Micros) {
+        self.leave_quota(key, holder, now);
+        self.divided.remove(rule, self.unused_from(now));
+    }
+
+    fn leave_quota(&self, key: &CounterKey, holder: HolderId, now: Micros) {
+        let mut shard = lock(self.shard(key));
+        if let Some(quota) = shard.get_mut(key) {
+            quota.leave(holder);
+            shard.mark_due(*key);
+            shard.plan(*key, self.unused_from(now));
+        }
+    }
+
+    /// Settles at most [`QUOTAS_PER_LOCK`] due quotas of a shard. `calls` gets the settlements for the
+    /// shared ledger. Returns whether more quotas may be due.
+    pub(super) fn turn(&self, number: usize, now: Micros, calls: &mut Vec<LedgerCall>) -> bool {
+        let mut shard = lock(&self.shards[number % SHARDS]);
+        for _ in 0..QUOTAS_PER_LOCK {
+            let Some(key) = shard.take_due(now) else { return false };
+            let Some(quota) = shard.get_mut(&key) else { continue };
+            let mut local = None;
+            if self.ledger.is_some() {
+                let at = quota.group_time(now, self.offset(&key, now));
+                let call = quota.call(now, at, &self.metrics, &mut local);
+                calls.extend(call.map(|call| LedgerCall { key, call }));
+            } else {
+                quota.settle_in_memory(now, &self.metrics, &mut local);
+            }
+            self.assign_local(&key, local, now);
+            self.keep_or_remove(&mut shard, key, now);
+        }
+        true
+    }
+
+    /// The result of a settlement that the shared ledger got.
+    pub(super) fn called(
+        &self,
+        key: &CounterKey,
+        sent_at: Micros,
+        result: Result<LedgerSnapshot, StoreError>,
+        now: Micros,
+    ) {
+        let mut shard = lock(self.shard(key));
+        let Some(quota) = shard.get_mut(key) else { return };
+        let mut local = None;
+        quota.called(result.as_ref().ok(), sent_at, now, &self.metrics, &mut local);
+        match result {
+            Err(error) if quota.has(self.local_id) => self.local.fail(key, error),
+            _ => {}
+        }
+        self.assign_local(key, local, now);
+        // A new holder needs a second settlement at once.
+        let is_ok = result.is_ok();
+        if is_ok {
+            shard.mark_due(*key);
+        }
+        self.keep_or_remove(&mut shard, *key, now);
+    }
+
+    fn keep_or_remove(&self, shard: &mut QuotaShard, key: CounterKey, now: Micros) {
+        let Some(quota) = shard.get_mut(&key) else { return };
+        if quota.is_empty() && !quota.is_in_flight {
+            shard.remove(&key);
+            self.metrics.quotas.subtract();
+            return;
+        }
+        // Without another plan it is looked at when the last assignment has expired.
+        let next = quota.next(now).unwrap_or_else(|| self.unused_from(now));
+        // Later than now: this turn must end.
+        shard.plan(key, next.max(now.saturating_add(Micros::from_millis(1))));
+    }
+
+    fn assign_local(&self, key: &CounterKey, local: Option<LocalShare>, now: Micros) {
+        if let Some(share) = local {
+            self.local.assign(key, share, now);
+        }
+    }
+
+    /// Reports the use of a part of the local holders, and removes those that are idle or whose rule is
+    /// not divided any longer.
+    pub(super) fn local_turn(&self, number: usize, now: Micros) {
+        for used in self.local.take_uses(number, now) {
+            let is_divided = self.divided.contains(used.rule);
+            if !is_divided || (used.is_idle && used.hits == 0) {
+                if self.local.remove(&used.key, is_divided, now) {
+                    self.leave_quota(&used.key, self.local_id, now);
+                }
+                continue;
+            }
+            let elapsed = Micros::ZERO;
+            let report = ReportedUse { allowed: used.hits, denied: 0, elapsed };
+            // The id of this process is random, so no other instance has it.
+            let _ = self.report(&used.key, self.local_id, report, now);
+        }
+        self.metrics.local_holders.set(self.local.len());
+    }
+
+    /// Applies new rules to the quotas, if there are any. Buckets whose rule changed move with their
+    /// next report.
+    pub(super) fn reload(&self) {
+        let version = self.rules.version();
+        if self.rules_version.swap(version, Ordering::Relaxed) == version {
+            return;
+        }
+        let mut quotas = HashMap::new();
+        self.rules.read(&mut |set| {
+            self.quota_rules.reload(set, self.config.on_error, |rule| {
+                if let RuleLimit::Limit(limit) = &rule.limit
+                    && let Some(quota) = Quota::of(limit, self.config.burst_percent)
+                {
+                    quotas.insert(rule.id, quota);
+                }
+            });
+        });
+        for mutex in &self.shards {
+            let mut shard = lock(mutex);
+            for key in shard.keys() {
+                let Some(known) = shard.get_mut(&key) else { continue };
+                // Also without a change of the quota: shadow mode changes what Envoys get.
+                if let Some(quota) = quotas.get(&known.rule.id) {
+                    known.set_quota(*quota);
+                    shard.mark_due(key);
+                }
+            }
+        }
+    }
+
+    /// Frees what has expired by `now`.
+    pub(super) fn expire(&self, now: Micros) {
+        self.divided.expire(now);
+        self.buckets.expire(now);
+    }
+
+    /// Counts one more bucket, if `rlqs.max_buckets` permits it.
+    pub(super) fn reserve_bucket(&self) -> bool {
+        let is_free = self.buckets.reserve();
+        if is_free {
+            self.metrics.buckets.add();
+        }
+        is_free
+    }
+
+    /// A bucket ended. `was_divided`: its holding stays in the ledger for a while, and counts as long.
+    pub(super) fn release_bucket(&self, was_divided: bool, now: Micros) {
+        self.metrics.buckets.subtract();
+        if was_divided {
+            self.buckets.release_at(self.unused_from(now));
+        } else {
+            self.buckets.release();
+        }
+    }
+
+    /// Calls `read` with each quota.
+    pub(super) fn for_each(&self, mut read: impl FnMut(&CounterKey, &CounterQuota)) {
+        for shard in &self.shards {
+            lock(shard).iter().for_each(|(key, quota)| read(key, quota));
+        }
+    }
+
+    /// The shared ledger's clock minus the local clock; `None` if there is none, or while it is unknown.
+    fn offset(&self, key: &CounterKey, now: Micros) -> Option<ClockOffset> {
+        self.ledger.as_ref()?.offset(key, now)
+    }
+
+    fn shard(&self, key: &CounterKey) -> &Mutex<QuotaShard> {
+        &self.shards[key.0[0] as usize % SHARDS]
+    }
+}
+
+/// Random numbers of the operating system.
+pub(super) fn random() -> [u64; 2] {
+    let builder = KeyBuilder::start(&KeySeed::random());
+    builder.finish().0
+}

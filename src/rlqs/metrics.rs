@@ -1,0 +1,228 @@
+//! The metrics of RLQS: counts, and bounds on the warnings about refused buckets.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::quota_action::QuotaAction;
+use crate::atomic_count::AtomicCount;
+use crate::quota::{Assignment, SHARES, Settlement};
+use crate::time::Micros;
+
+/// Shortest time between two warnings of one kind.
+const WARNING_PAUSE: Micros = Micros::from_secs(60);
+
+/// Counts of all streams and quotas since the start. The server reads them for its metrics page.
+#[derive(Debug, Default)]
+pub struct RlqsMetrics {
+    /// Open streams.
+    pub streams: AtomicCount,
+    /// Buckets of open streams.
+    pub buckets: AtomicCount,
+    /// Quotas of counters in memory.
+    pub quotas: AtomicCount,
+    /// Holders of this process for callers of ShouldRateLimit.
+    pub local_holders: AtomicCount,
+    /// Usages of buckets that were reported.
+    pub reports: AtomicCount,
+    /// Actions that were sent: any request passes.
+    pub allow: AtomicCount,
+    /// Actions that were sent: no request passes.
+    pub deny: AtomicCount,
+    /// Actions that were sent: a token bucket.
+    pub bucket: AtomicCount,
+    /// Actions that were sent: the Envoy deletes the bucket.
+    pub abandon: AtomicCount,
+    /// Shares that were asked to grow.
+    pub raises: AtomicCount,
+    /// Shares that were lowered.
+    pub lowers: AtomicCount,
+    /// Settlements that the ledger answered.
+    pub settlements_ok: AtomicCount,
+    /// Settlements that failed.
+    pub settlements_error: AtomicCount,
+    /// Settlements after which more than a whole quota was in use, apart from lowered limits.
+    pub violations: AtomicCount,
+    /// Buckets without a rule of rate: rules with leases.
+    undivided: Warning,
+    refused: [RefusedCount; RefusedReason::ALL.len()],
+    share_sum_max: AtomicU64,
+}
+
+/// Why something of a client was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedReason {
+    /// `rlqs.max_streams` streams are open.
+    Streams,
+    /// The stream has `rlqs.max_buckets_per_stream` buckets.
+    BucketsOfStream,
+    /// All streams have `rlqs.max_buckets` buckets.
+    Buckets,
+    /// A bucket id without a pair, or with an empty key.
+    EmptyId,
+    /// A bucket id over a bound.
+    LongId,
+    /// A report over `rlqs.max_message_bytes`, or one that is not a report.
+    Message,
+    /// A report for another domain than the first one, or without a domain.
+    Domain,
+    /// A stream with the instance name of another one.
+    NameInUse,
+    /// An assignment that its stream read too late.
+    LateReader,
+    /// Too many local holders.
+    LocalHolders,
+}
+
+#[derive(Debug, Default)]
+struct RefusedCount {
+    count: AtomicCount,
+    warning: Warning,
+}
+
+/// Bounds a warning to one per minute.
+#[derive(Debug, Default)]
+struct Warning(AtomicU64);
+
+impl Warning {
+    /// Whether to write the warning at `now`.
+    fn is_due(&self, now: Micros) -> bool {
+        let next = self.0.load(Ordering::Relaxed);
+        let after = now.saturating_add(WARNING_PAUSE).0;
+        // Another thread that sees the same minute loses, and writes none.
+        let swap = || self.0.compare_exchange(next, after, Ordering::Relaxed, Ordering::Relaxed);
+        now.0 >= next && swap().is_ok()
+    }
+}
+
+impl RefusedReason {
+    /// Every reason, in the order in which metrics count them.
+    pub const ALL: [RefusedReason; 10] = [
+        RefusedReason::Streams,
+        RefusedReason::BucketsOfStream,
+        RefusedReason::Buckets,
+        RefusedReason::EmptyId,
+        RefusedReason::LongId,
+        RefusedReason::Message,
+        RefusedReason::Domain,
+        RefusedReason::NameInUse,
+        RefusedReason::LateReader,
+        RefusedReason::LocalHolders,
+    ];
+
+    /// The reason in metric labels and log lines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RefusedReason::Streams => "streams",
+            RefusedReason::BucketsOfStream => "buckets_of_stream",
+            RefusedReason::Buckets => "buckets",
+            RefusedReason::EmptyId => "empty_id",
+            RefusedReason::LongId => "long_id",
+            RefusedReason::Message => "message",
+            RefusedReason::Domain => "domain",
+            RefusedReason::NameInUse => "name_in_use",
+            RefusedReason::LateReader => "late_reader",
+            RefusedReason::LocalHolders => "local_holders",
+        }
+    }
+
+    /// What an operator can do.
+    const fn advice(self) -> &'static str {
+        match self {
+            RefusedReason::Streams => "raise rlqs.max_streams, or find the client",
+            RefusedReason::BucketsOfStream => {
+                "raise rlqs.max_buckets_per_stream, or put fewer values into bucket ids"
+            }
+            RefusedReason::Buckets => "raise rlqs.max_buckets, or put fewer values into bucket ids",
+            RefusedReason::EmptyId => "give every key of bucket_id_builder a name and a value",
+            RefusedReason::LongId => {
+                "shorten the values of bucket ids, or raise request.max_entries or \
+                 request.max_text_bytes; an id may have 4096 bytes"
+            }
+            RefusedReason::Message => "find the client; it may raise rlqs.max_message_bytes",
+            RefusedReason::Domain => "set `domain` in the filter; a stream has one domain",
+            RefusedReason::NameInUse => "give each Envoy its own x-weir-instance",
+            RefusedReason::LateReader => "find the Envoy or the network that reads slowly",
+            RefusedReason::LocalHolders => "raise store.max_counters",
+        }
+    }
+}
+
+impl RlqsMetrics {
+    /// What was refused for this reason.
+    pub fn refused(&self, reason: RefusedReason) -> u64 {
+        self.refused[reason as usize].count.get()
+    }
+
+    /// Counts a refusal, and writes a warning at most once per minute and reason. `domain` comes from
+    /// a client, and is escaped.
+    pub(super) fn refuse(&self, reason: RefusedReason, domain: &str, now: Micros) {
+        let refused = &self.refused[reason as usize];
+        refused.count.add();
+        if refused.warning.is_due(now) {
+            let (cause, advice) = (reason.name(), reason.advice());
+            let domain = crate::escape::excerpt(domain, 100);
+            tracing::warn!(cause, domain, "RLQS refused a part of a client: {advice}");
+        }
+    }
+
+    /// Warns that buckets of a rule have no assignment. At most once per minute.
+    pub(super) fn warn_undivided(&self, rule: &str, now: Micros) {
+        if self.undivided.is_due(now) {
+            tracing::warn!(
+                rule,
+                "RLQS cannot divide the limit of a rule with slots or reservations: use another \
+                 algorithm for its buckets"
+            );
+        }
+    }
+
+    /// Counts an action that is sent.
+    pub(super) fn sent(&self, action: QuotaAction) {
+        match action {
+            QuotaAction::Abandon => self.abandon.add(),
+            QuotaAction::Assign { assignment: Assignment::AllowAll, .. } => self.allow.add(),
+            QuotaAction::Assign { assignment: Assignment::DenyAll, .. } => self.deny.add(),
+            QuotaAction::Assign { assignment: Assignment::Bucket { .. }, .. } => self.bucket.add(),
+        }
+    }
+
+    /// Counts the moves of a settlement.
+    pub(super) fn moves(&self, settlement: &Settlement) {
+        let changes = settlement.changes.iter();
+        let raises = changes.clone().filter(|change| change.share > change.held).count();
+        let lowers = changes.filter(|change| change.share < change.held).count();
+        self.raises.add_many(raises as u64);
+        self.lowers.add_many(lowers as u64);
+    }
+
+    /// Records the sum of the shares of a quota that are in use.
+    pub(super) fn used(&self, shares: u64) {
+        self.share_sum_max.fetch_max(shares, Ordering::Relaxed);
+    }
+
+    /// The largest sum of the shares of one quota in use since the start. 1 is the whole quota.
+    pub fn share_sum_max(&self) -> f64 {
+        self.share_sum_max.load(Ordering::Relaxed) as f64 / SHARES as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_has_its_count_and_one_warning_a_minute() {
+        let metrics = RlqsMetrics::default();
+        for (index, reason) in RefusedReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index);
+            for _ in 0..=index {
+                metrics.refuse(reason, "d", Micros::from_secs(1));
+            }
+        }
+        for (count, reason) in (1..).zip(RefusedReason::ALL) {
+            assert_eq!(metrics.refused(reason), count);
+        }
+        let warning = Warning::default();
+        let due = [0, 0, 59, 60, 119, 120].map(|at| warning.is_due(Micros::from_secs(at)));
+        assert_eq!(due, [true, false, false, true, false, true]);
+    }
+}

@@ -1,0 +1,182 @@
+//! What operators see of the quotas: their holders and shares, and the demand per rule.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::counter_quota::{CounterQuota, Recipient};
+use super::engine::QuotaEngine;
+use crate::key::{CounterKey, RuleId};
+use crate::quota::{Quota, SHARES, Want};
+use crate::time::Micros;
+
+/// Most quotas that are shown.
+const QUOTAS_MAX: usize = 1_000;
+
+/// Most holders that are shown of one quota.
+const HOLDERS_SHOWN: usize = 100;
+
+/// The quotas with the largest demand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownQuotas {
+    /// The number of all quotas of this process.
+    pub total: usize,
+    /// The shown ones, largest demand first.
+    pub quotas: Vec<ShownQuota>,
+}
+
+/// The quota of one counter.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownQuota {
+    /// The domain of the rule.
+    pub domain: Arc<str>,
+    /// The selector of the rule.
+    pub rule: String,
+    /// The counter.
+    pub key: CounterKey,
+    /// Hits per window.
+    pub requests: u64,
+    /// The window.
+    pub window: Micros,
+    /// Hits per second that holders of this process asked for between their last two reports.
+    pub demand_per_second: f64,
+    /// The sum of the shares of the holders of this process. 1 is the whole quota.
+    pub assigned: f64,
+    /// The number of holders of this process.
+    pub holder_count: usize,
+    /// At most 100 of them, largest share first.
+    pub holders: Vec<ShownHolder>,
+}
+
+/// A holder of this process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShownHolder {
+    /// The instance name, or the holder's id in hexadecimal digits.
+    pub holder: String,
+    /// Who it is.
+    pub kind: HolderKind,
+    /// Its share. 1 is the whole quota.
+    pub share: f64,
+    /// Hits per second of its share.
+    pub per_second: f64,
+    /// The share that it could use; `None` before its second report.
+    pub want: Option<f64>,
+}
+
+/// Who a holder is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HolderKind {
+    /// A bucket of an Envoy.
+    Envoy,
+    /// This process, for its callers of ShouldRateLimit.
+    Local,
+}
+
+/// The counts and the demand of one rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleDemand {
+    /// The domain.
+    pub domain: Arc<str>,
+    /// The selector of the rule.
+    pub rule: String,
+    /// Requests that Envoys allowed.
+    pub allowed: u64,
+    /// Requests that Envoys denied.
+    pub denied: u64,
+    /// Requests that shadow mode allowed, and that would have been denied.
+    pub shadow_denied: u64,
+    /// Hits per second that the holders of this process asked for.
+    pub demand_per_second: f64,
+    /// Hits per second that they may use.
+    pub assigned_per_second: f64,
+}
+
+impl QuotaEngine {
+    /// The `limit` quotas with the largest demand, at most 1000.
+    pub fn shown(&self, limit: usize) -> ShownQuotas {
+        let mut demands: Vec<(f64, CounterKey)> = Vec::new();
+        self.for_each(|key, quota| demands.push((demand(quota), *key)));
+        demands.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        let total = demands.len();
+        demands.truncate(limit.min(QUOTAS_MAX));
+        let places: HashMap<CounterKey, usize> =
+            demands.iter().enumerate().map(|(place, (_, key))| (*key, place)).collect();
+        let mut quotas = Vec::new();
+        self.for_each(|key, quota| {
+            if let Some(place) = places.get(key) {
+                quotas.push((*place, shown(key, quota)));
+            }
+        });
+        quotas.sort_by_key(|(place, _)| *place);
+        ShownQuotas { total, quotas: quotas.into_iter().map(|(_, quota)| quota).collect() }
+    }
+
+    /// The rules that have or had buckets, ordered by domain and selector.
+    pub fn rule_series(&self) -> Vec<RuleDemand> {
+        let mut rates: HashMap<RuleId, (f64, f64)> = HashMap::new();
+        self.for_each(|_, quota| {
+            let (demands, assigned) = rates.entry(quota.rule.id).or_default();
+            *demands += demand(quota);
+            *assigned += quota.quota().rate_of(assigned_shares(quota));
+        });
+        let rules = self.quota_rules.all();
+        let mut series: Vec<RuleDemand> = rules
+            .iter()
+            .map(|rule| {
+                let (demand_per_second, assigned_per_second) =
+                    rates.get(&rule.id).copied().unwrap_or_default();
+                RuleDemand {
+                    domain: rule.domain.clone(),
+                    rule: rule.selector.to_string(),
+                    allowed: rule.allowed.get(),
+                    denied: rule.denied.get(),
+                    shadow_denied: rule.shadow_denied.get(),
+                    demand_per_second,
+                    assigned_per_second,
+                }
+            })
+            .collect();
+        series.sort_by(|a, b| (&a.domain, &a.rule).cmp(&(&b.domain, &b.rule)));
+        series
+    }
+}
+
+fn demand(quota: &CounterQuota) -> f64 {
+    // The sum of no number is -0.
+    quota.members().values().map(|member| member.demand).sum::<f64>() + 0.0
+}
+
+fn assigned_shares(quota: &CounterQuota) -> u64 {
+    quota.shares().map(|(_, share, _)| share).fold(0, u64::saturating_add)
+}
+
+fn shown(key: &CounterKey, quota: &CounterQuota) -> ShownQuota {
+    let Quota { requests, window, .. } = *quota.quota();
+    let mut shares: Vec<_> = quota.shares().collect();
+    shares.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    let holder = |&(id, share, want): &(_, u64, u64)| {
+        let member = quota.members().get(&id)?;
+        let (kind, name) = match &member.to {
+            Recipient::Local => (HolderKind::Local, None),
+            Recipient::Bucket { name, .. } => (HolderKind::Envoy, name.as_deref()),
+        };
+        let crate::quota::HolderId([high, low]) = id;
+        Some(ShownHolder {
+            holder: name.map_or_else(|| format!("{high:016x}{low:016x}"), str::to_owned),
+            kind,
+            share: share as f64 / SHARES as f64,
+            per_second: quota.quota().rate_of(share),
+            want: (want != Want::Fair.number()).then(|| want as f64 / SHARES as f64),
+        })
+    };
+    ShownQuota {
+        domain: quota.rule.domain.clone(),
+        rule: quota.rule.selector.to_string(),
+        key: *key,
+        requests,
+        window,
+        demand_per_second: demand(quota),
+        assigned: assigned_shares(quota) as f64 / SHARES as f64,
+        holder_count: quota.members().len(),
+        holders: shares.iter().filter_map(holder).take(HOLDERS_SHOWN).collect(),
+    }
+}

@@ -1,0 +1,355 @@
+//! The stream of one Envoy: its reports, its buckets, and the actions for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::bucket::FoundPlace;
+use super::bucket_id::{self, BucketKey};
+use super::counter_quota::{CounterQuota, Member, Recipient, ReportedUse};
+use super::engine::{QuotaEngine, random};
+use super::metrics::RefusedReason;
+use super::outbox::{DueAction, Outbox};
+use super::quota_action::QuotaAction;
+use super::quota_rule::QuotaRule;
+use super::usage_report::{BucketUsage, IdPairs, UsageReport};
+use crate::key::{CounterKey, KeyBuilder, KeySeed};
+use crate::quota::{HolderId, Holding};
+use crate::time::Micros;
+
+mod placing;
+
+use placing::{BucketPlace, leave};
+
+/// Most actions of one message.
+const ACTIONS_MAX: usize = 1_000;
+
+/// A message with this size gets no further action. Clients accept 4 MiB by default.
+const MESSAGE_BYTES: usize = 1 << 20;
+
+/// Largest instance name in bytes.
+const NAME_MAX: usize = 64;
+
+/// What a bucket takes in the tables of the stream, of the engine and of the ledger, besides its id:
+/// its entries, twice, because half of a table may be free.
+const BUCKET_BYTES: usize = 2
+    * (size_of::<EnvoyBucket>()
+        + size_of::<Member>()
+        + size_of::<CounterQuota>()
+        + 2 * size_of::<(HolderId, Holding)>()
+        + size_of::<(BucketKey, DueAction)>()
+        + 8 * size_of::<CounterKey>());
+
+/// The stream of one Envoy. Dropping it ends its buckets: their shares are free when their last
+/// assignments have expired.
+#[derive(Debug)]
+pub struct EnvoyStream {
+    engine: Arc<QuotaEngine>,
+    /// The instance name. It counts only if no other stream of the domain has it.
+    name: Option<Arc<str>>,
+    /// Set by the first report.
+    domain: Option<Arc<str>>,
+    /// The hash of what holders have in common: the name, or random numbers.
+    identity: KeyBuilder,
+    buckets: HashMap<BucketKey, EnvoyBucket>,
+    outbox: Arc<Outbox>,
+    /// Bytes of the encoded ids.
+    id_bytes: usize,
+    /// When idle buckets were last looked for.
+    swept_at: Micros,
+}
+
+/// A bucket of the stream.
+#[derive(Debug)]
+struct EnvoyBucket {
+    /// The encoded `BucketId`.
+    id: Box<[u8]>,
+    place: BucketPlace,
+    /// The version of the rules that found the place.
+    version: u64,
+    /// When it last had a request.
+    last_demand: Micros,
+}
+
+/// What all usages of one report have in common.
+#[derive(Clone, Copy)]
+struct ReportScope<'a> {
+    engine: &'a QuotaEngine,
+    domain: &'a str,
+    /// Of the rules.
+    version: u64,
+    now: Micros,
+}
+
+/// Why a report ends its stream.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    /// The report is invalid (`INVALID_ARGUMENT`).
+    #[error("{0}")]
+    Invalid(String),
+    /// The report is too large (`RESOURCE_EXHAUSTED`).
+    #[error("{0}")]
+    TooLarge(String),
+}
+
+/// Too many streams are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{max} RLQS streams are open, the most; close some, or raise rlqs.max_streams")]
+pub struct StreamsFull {
+    /// The bound.
+    pub max: usize,
+}
+
+impl QuotaEngine {
+    /// Opens the stream of an Envoy. `name` is its `x-weir-instance`, of at most 64 bytes: an Envoy
+    /// with a name has its shares again after it has reconnected.
+    ///
+    /// # Errors
+    ///
+    /// [`StreamsFull`] with `rlqs.max_streams` open streams.
+    pub fn open(self: &Arc<Self>, name: Option<&str>) -> Result<EnvoyStream, StreamsFull> {
+        let (max, now) = (self.config.max_streams, self.clock.now());
+        if self.metrics.streams.add_many(1) > max as u64 {
+            self.metrics.streams.subtract();
+            self.metrics.refuse(RefusedReason::Streams, "", now);
+            return Err(StreamsFull { max });
+        }
+        let name = name.filter(|name| (1..=NAME_MAX).contains(&name.len()));
+        Ok(EnvoyStream {
+            engine: self.clone(),
+            name: name.map(Arc::from),
+            domain: None,
+            identity: random_identity(),
+            buckets: HashMap::new(),
+            outbox: Arc::default(),
+            id_bytes: 0,
+            swept_at: now,
+        })
+    }
+}
+
+/// An identity that no other stream has.
+fn random_identity() -> KeyBuilder {
+    let mut identity = KeyBuilder::start(&KeySeed::fixed([0, 0]));
+    let [a, b] = random();
+    identity.text("stream").number(a).number(b);
+    identity
+}
+
+impl EnvoyStream {
+    /// Counts one encoded `RateLimitQuotaUsageReports`.
+    ///
+    /// A bucket over a bound is left out: it has no assignment. The other buckets count.
+    ///
+    /// # Errors
+    ///
+    /// The report is too large, is not a report, or has another domain than the first one. The stream
+    /// must end.
+    pub fn report(&mut self, message: &[u8]) -> Result<(), ReportError> {
+        let engine = self.engine.clone();
+        let now = engine.clock.now();
+        let max = engine.config.max_message_bytes;
+        let domain = || self.domain.clone().unwrap_or_default();
+        if message.len() > max {
+            engine.metrics.refuse(RefusedReason::Message, &domain(), now);
+            return Err(ReportError::TooLarge(format!(
+                "a report of {} bytes is larger than {max}; raise rlqs.max_message_bytes, or put \
+                 fewer values into bucket ids",
+                message.len()
+            )));
+        }
+        let invalid = |domain: &str, error: &dyn std::fmt::Display| {
+            engine.metrics.refuse(RefusedReason::Message, domain, now);
+            ReportError::Invalid(error.to_string())
+        };
+        let mut report = UsageReport::read(message, engine.config.bounds.max_entries)
+            .map_err(|error| invalid(&domain(), &error))?;
+        let domain = self.enter_domain(report.domain, now)?;
+        // Before the rules are read, so that a change in between is noticed with the next report.
+        let version = engine.rules.version();
+        let at = ReportScope { engine: &engine, domain: &domain, version, now };
+        while let Some(usage) = report.next().map_err(|error| invalid(&domain, &error))? {
+            engine.metrics.reports.add();
+            self.count(&at, &usage);
+        }
+        self.abandon_idle(now);
+        Ok(())
+    }
+
+    /// Waits for actions, and returns them as an encoded `RateLimitQuotaResponse`. Cancel-safe.
+    pub async fn next(&mut self) -> Bytes {
+        loop {
+            if let Some(message) = self.take_message() {
+                return message;
+            }
+            self.outbox.arrived().await;
+        }
+    }
+
+    /// Bytes of memory that the stream has, for the memory budget.
+    pub fn bytes(&self) -> usize {
+        size_of::<EnvoyStream>() + self.id_bytes + self.buckets.len() * BUCKET_BYTES
+    }
+
+    /// The domain of the stream. The first report sets it.
+    fn enter_domain(&mut self, sent: &str, now: Micros) -> Result<Arc<str>, ReportError> {
+        let metrics = &self.engine.metrics;
+        if let Some(domain) = &self.domain {
+            // Envoy may leave it out in later reports.
+            if sent.is_empty() || sent == &**domain {
+                return Ok(domain.clone());
+            }
+            metrics.refuse(RefusedReason::Domain, domain, now);
+            return Err(ReportError::Invalid(
+                "a stream has one domain; open another stream for another domain".into(),
+            ));
+        }
+        let max = self.engine.config.bounds.max_text_bytes;
+        if sent.is_empty() || sent.len() > max {
+            metrics.refuse(RefusedReason::Domain, sent, now);
+            return Err(ReportError::Invalid(format!(
+                "the domain of the first report must have 1 to {max} bytes, and has {}; set \
+                 `domain` in the rate limit quota filter",
+                sent.len()
+            )));
+        }
+        let domain: Arc<str> = sent.into();
+        if let Some(name) = self.name.take() {
+            if !self.engine.names.claim(&domain, &name) {
+                metrics.refuse(RefusedReason::NameInUse, &domain, now);
+                self.domain = Some(domain.clone());
+                return Ok(domain);
+            }
+            let mut identity = KeyBuilder::start(&KeySeed::fixed([0, 0]));
+            identity.text("instance").text(&name);
+            self.identity = identity;
+            self.name = Some(name);
+        }
+        self.domain = Some(domain.clone());
+        Ok(domain)
+    }
+
+    /// Counts the use of one bucket.
+    fn count(&mut self, at: &ReportScope<'_>, usage: &BucketUsage<'_>) {
+        let ReportScope { engine, domain, version, now } = *at;
+        let bounds = &engine.config.bounds;
+        let is_long = |text: &str| text.len() > bounds.max_text_bytes;
+        let pairs = match &usage.id {
+            Some(pairs) if pairs.is_empty() || pairs.iter().any(|pair| pair.key.is_empty()) => {
+                return engine.metrics.refuse(RefusedReason::EmptyId, domain, now);
+            }
+            Some(pairs) if !pairs.iter().any(|pair| is_long(pair.key) || is_long(pair.value)) => {
+                pairs
+            }
+            _ => return engine.metrics.refuse(RefusedReason::LongId, domain, now),
+        };
+        let key = BucketKey::of(&engine.table_seed, pairs);
+        let had_requests = usage.allowed > 0 || usage.denied > 0;
+        let has_place = match self.buckets.get_mut(&key) {
+            None => {
+                if !self.add_bucket(at, key, pairs) {
+                    return;
+                }
+                false
+            }
+            Some(EnvoyBucket { place: BucketPlace::Abandoned, .. }) if !had_requests => return,
+            Some(bucket) => {
+                if had_requests {
+                    bucket.last_demand = now;
+                }
+                bucket.version == version && !matches!(bucket.place, BucketPlace::Abandoned)
+            }
+        };
+        let BucketUsage { allowed, denied, elapsed, .. } = *usage;
+        let used = ReportedUse { allowed, denied, elapsed };
+        if !(has_place && self.use_bucket(at, key, used)) {
+            self.move_bucket(at, key, pairs, used);
+        }
+        if let Some(rule) = self.buckets.get(&key).and_then(|bucket| bucket.place.rule()) {
+            rule.allowed.add_many(allowed);
+            rule.denied.add_many(denied);
+        }
+    }
+
+    /// Abandons the buckets that have had no request for a while, also those that Envoy does not report
+    /// any longer.
+    fn abandon_idle(&mut self, now: Micros) {
+        let engine = &*self.engine;
+        let timeout = engine.config.idle_timeout;
+        let pause = Micros(timeout.0 / 8).clamp(Micros::SECOND, Micros::from_secs(30));
+        if now < self.swept_at.saturating_add(pause) {
+            return;
+        }
+        self.swept_at = now;
+        for (key, bucket) in &mut self.buckets {
+            let idle = match &bucket.place {
+                BucketPlace::Divided { idle, .. } => *idle,
+                BucketPlace::AllowAll(_) | BucketPlace::Unassigned(_) => timeout,
+                BucketPlace::Abandoned => continue,
+            };
+            if now.saturating_sub(bucket.last_demand) >= idle {
+                let old = std::mem::replace(&mut bucket.place, BucketPlace::Abandoned);
+                leave(engine, &old, now);
+                let action = QuotaAction::Abandon;
+                self.outbox.put(*key, DueAction { action, at: now, ttl_seconds: 0 });
+            }
+        }
+    }
+
+    /// The actions that wait, as one message; `None` without any.
+    fn take_message(&mut self) -> Option<Bytes> {
+        let engine = self.engine.clone();
+        let now = engine.clock.now();
+        let (mut message, mut actions) = (Vec::new(), 0);
+        while actions < ACTIONS_MAX && message.len() < MESSAGE_BYTES {
+            let Some((key, due)) = self.outbox.take() else { break };
+            let Some(bucket) = self.buckets.get(&key) else { continue };
+            let ttl_seconds = match (due.action, &bucket.place) {
+                (QuotaAction::Abandon, BucketPlace::Abandoned) => 0,
+                // It was used again.
+                (QuotaAction::Abandon, _) | (_, BucketPlace::Abandoned) => continue,
+                _ => {
+                    let Some(ttl_seconds) = due.ttl_at(now) else {
+                        let domain = self.domain.as_deref().unwrap_or_default();
+                        engine.metrics.refuse(RefusedReason::LateReader, domain, now);
+                        continue;
+                    };
+                    ttl_seconds
+                }
+            };
+            due.action.encode(&mut message, &bucket.id, ttl_seconds);
+            engine.metrics.sent(due.action);
+            actions += 1;
+            if due.action == QuotaAction::Abandon {
+                self.remove_bucket(&engine, key, now);
+            }
+        }
+        (actions > 0).then(|| message.into())
+    }
+
+    /// Removes an abandoned bucket.
+    fn remove_bucket(&mut self, engine: &QuotaEngine, key: BucketKey, now: Micros) {
+        let Some(bucket) = self.buckets.remove(&key) else { return };
+        self.id_bytes -= bucket.id.len();
+        engine.release_bucket(true, now);
+        if self.buckets.len() < self.buckets.capacity() / 4 {
+            self.buckets.shrink_to(2 * self.buckets.len());
+        }
+    }
+}
+
+impl Drop for EnvoyStream {
+    fn drop(&mut self) {
+        let now = self.engine.clock.now();
+        for bucket in self.buckets.values() {
+            leave(&self.engine, &bucket.place, now);
+            let was_divided = matches!(bucket.place, BucketPlace::Divided { .. });
+            self.engine.release_bucket(was_divided, now);
+        }
+        if let (Some(domain), Some(name)) = (&self.domain, &self.name) {
+            self.engine.names.release(domain, name);
+        }
+        self.engine.metrics.streams.subtract();
+    }
+}

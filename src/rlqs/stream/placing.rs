@@ -1,0 +1,174 @@
+//! Where the buckets of a stream belong: their quotas, by the active rules.
+
+use std::sync::Arc;
+
+use super::super::bucket::FoundPlace;
+use super::super::bucket_id::{self, BucketKey};
+use super::super::counter_quota::{Recipient, ReportedUse};
+use super::super::engine::QuotaEngine;
+use super::super::metrics::RefusedReason;
+use super::super::outbox::DueAction;
+use super::super::quota_action::QuotaAction;
+use super::super::quota_rule::QuotaRule;
+use super::super::usage_report::IdPairs;
+use super::{EnvoyBucket, EnvoyStream, ReportScope, random_identity};
+use crate::key::CounterKey;
+use crate::quota::HolderId;
+use crate::time::Micros;
+
+/// Where the use of a bucket counts.
+#[derive(Clone, Debug)]
+pub(super) enum BucketPlace {
+    /// Every request passes.
+    AllowAll(Option<Arc<QuotaRule>>),
+    /// Envoy's `no_assignment_behavior` decides.
+    Unassigned(Arc<QuotaRule>),
+    /// A holder of a quota.
+    Divided {
+        key: CounterKey,
+        holder: HolderId,
+        rule: Arc<QuotaRule>,
+        /// How long it stays without requests.
+        idle: Micros,
+    },
+    /// It is idle, and the action that says so waits in the outbox.
+    Abandoned,
+}
+
+impl BucketPlace {
+    /// The rule that counts its requests.
+    pub(super) fn rule(&self) -> Option<&QuotaRule> {
+        match self {
+            BucketPlace::AllowAll(rule) => rule.as_deref(),
+            BucketPlace::Unassigned(rule) | BucketPlace::Divided { rule, .. } => Some(rule),
+            BucketPlace::Abandoned => None,
+        }
+    }
+}
+
+impl EnvoyStream {
+    /// Adds a bucket, which has no place yet. Returns whether the bounds permit it.
+    pub(super) fn add_bucket(
+        &mut self,
+        at: &ReportScope<'_>,
+        key: BucketKey,
+        pairs: &IdPairs<'_>,
+    ) -> bool {
+        let ReportScope { engine, domain, now, .. } = *at;
+        let refused = |reason| {
+            engine.metrics.refuse(reason, domain, now);
+            false
+        };
+        if self.buckets.len() >= engine.config.max_buckets_per_stream {
+            return refused(RefusedReason::BucketsOfStream);
+        }
+        let Some(id) = bucket_id::encoded(pairs) else { return refused(RefusedReason::LongId) };
+        if !engine.reserve_bucket() {
+            return refused(RefusedReason::Buckets);
+        }
+        self.id_bytes += id.len();
+        let place = BucketPlace::Abandoned;
+        self.buckets.insert(key, EnvoyBucket { id, place, version: 0, last_demand: now });
+        true
+    }
+
+    /// Finds the place of a bucket, and counts its use there.
+    pub(super) fn move_bucket(
+        &mut self,
+        at: &ReportScope<'_>,
+        key: BucketKey,
+        pairs: &IdPairs<'_>,
+        used: ReportedUse,
+    ) {
+        let ReportScope { engine, domain, version, now } = *at;
+        let found = engine.find_place(domain, pairs, now);
+        let Some(bucket) = self.buckets.get_mut(&key) else { return };
+        bucket.version = version;
+        if let (BucketPlace::Divided { key: old, idle, .. }, FoundPlace::Divided(new)) =
+            (&mut bucket.place, &found)
+            && *old == new.key
+        {
+            *idle = engine.idle_time(&new.quota);
+            if self.use_bucket(at, key, used) {
+                return;
+            }
+        }
+        let holder = self.holder(pairs);
+        let Some(bucket) = self.buckets.get_mut(&key) else { return };
+        let new = match &found {
+            FoundPlace::AllowAll(rule) => BucketPlace::AllowAll(rule.clone()),
+            FoundPlace::Unassigned(rule) => BucketPlace::Unassigned(rule.clone()),
+            FoundPlace::Divided(place) => BucketPlace::Divided {
+                key: place.key,
+                holder,
+                rule: place.rule.clone(),
+                idle: engine.idle_time(&place.quota),
+            },
+        };
+        let old = std::mem::replace(&mut bucket.place, new);
+        leave(engine, &old, now);
+        match found {
+            FoundPlace::Divided(place) => {
+                let (outbox, name) = (self.outbox.clone(), self.name.clone());
+                let to = Recipient::Bucket { outbox, bucket: key, name };
+                // An error is handled with the next report, which returns it again.
+                let _ = engine.join(place, holder, to, used, now);
+            }
+            _ => {
+                self.use_bucket(at, key, used);
+            }
+        }
+    }
+
+    /// Counts the use of a bucket where it belongs, and renews its assignment. Returns false if the
+    /// bucket needs another place: another instance has its holder, so two Envoys have one name.
+    pub(super) fn use_bucket(
+        &mut self,
+        at: &ReportScope<'_>,
+        key: BucketKey,
+        used: ReportedUse,
+    ) -> bool {
+        let ReportScope { engine, domain, now, .. } = *at;
+        let Some(bucket) = self.buckets.get_mut(&key) else { return true };
+        match &bucket.place {
+            BucketPlace::AllowAll(_) => {
+                let ttl_seconds = engine.config.assignment_ttl.0 / Micros::SECOND.0;
+                let action = QuotaAction::ALLOW_ALL;
+                self.outbox.put(key, DueAction { action, at: now, ttl_seconds });
+            }
+            BucketPlace::Divided { key: quota, holder, .. } => {
+                if engine.report(quota, *holder, used, now).is_err() {
+                    engine.metrics.refuse(RefusedReason::NameInUse, domain, now);
+                    let old = std::mem::replace(&mut bucket.place, BucketPlace::Abandoned);
+                    leave(engine, &old, now);
+                    // The other buckets of the stream move in the same way.
+                    self.drop_name();
+                    return false;
+                }
+            }
+            BucketPlace::Unassigned(_) | BucketPlace::Abandoned => {}
+        }
+        true
+    }
+
+    /// The holder of a bucket of this stream.
+    fn holder(&self, pairs: &IdPairs<'_>) -> HolderId {
+        let CounterKey(id) = bucket_id::add(&mut self.identity.clone(), pairs).finish();
+        HolderId(id)
+    }
+
+    /// Gives up the instance name.
+    fn drop_name(&mut self) {
+        if let (Some(domain), Some(name)) = (&self.domain, self.name.take()) {
+            self.engine.names.release(domain, &name);
+            self.identity = random_identity();
+        }
+    }
+}
+
+/// Removes a bucket from its place.
+pub(super) fn leave(engine: &QuotaEngine, place: &BucketPlace, now: Micros) {
+    if let BucketPlace::Divided { key, holder, rule, .. } = place {
+        engine.leave(key, *holder, rule.id, now);
+    }
+}

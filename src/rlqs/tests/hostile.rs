@@ -1,0 +1,137 @@
+//! Clients that send too much, or what no Envoy sends.
+
+use super::*;
+use crate::rlqs::bucket_id::put_bytes;
+
+fn refused(process: &Process, reason: RefusedReason) -> u64 {
+    process.engine.metrics().refused(reason)
+}
+
+#[test]
+fn streams_and_buckets_are_bounded() {
+    let mut config = config();
+    (config.max_streams, config.max_buckets_per_stream, config.max_buckets) = (4, 10, 25);
+    let process = Process::new(config);
+    let mut streams: Vec<EnvoyStream> = (0..4).map(|_| process.open(None)).collect();
+    assert_eq!(process.engine.open(None).err(), Some(StreamsFull { max: 4 }));
+    let ids: Vec<String> = (0..100).map(|number| format!("tenant={number}")).collect();
+    let usages: Vec<(&str, u64)> = ids.iter().map(|id| (&**id, 1)).collect();
+    for stream in &mut streams {
+        stream.report(&report("d", &usages)).expect("valid");
+    }
+    assert_eq!(process.engine.metrics().buckets.get(), 25);
+    assert_eq!(refused(&process, RefusedReason::BucketsOfStream), 2 * 90);
+    assert_eq!(refused(&process, RefusedReason::Buckets), 95 + 100);
+    process.turn();
+    assert_eq!(actions(&mut streams[0]).len(), 10, "the permitted ones have assignments");
+    assert!(streams[0].bytes() > 10 * 100 && streams[0].bytes() < 100_000);
+    // Ended buckets count until their assignments have expired.
+    streams.truncate(1);
+    let mut next = process.open(None);
+    next.report(&report("d", &usages)).expect("valid");
+    assert_eq!(process.engine.metrics().buckets.get(), 10);
+    process.pass(15_000);
+    next.report(&report("d", &usages)).expect("valid");
+    assert_eq!(process.engine.metrics().buckets.get(), 20);
+}
+
+/// A thousand streams after one another leave no more than the bound in memory.
+#[test]
+fn reconnecting_does_not_exceed_the_bound() {
+    let mut config = config();
+    config.max_buckets = 30;
+    let process = Process::new(config);
+    let ids: Vec<String> = (0..10).map(|number| format!("tenant={number}")).collect();
+    let usages: Vec<(&str, u64)> = ids.iter().map(|id| (&**id, 1)).collect();
+    for _ in 0..1_000 {
+        let mut stream = process.open(None);
+        stream.report(&report("d", &usages)).expect("valid");
+        process.turn();
+    }
+    let shown = process.engine.shown(1_000);
+    assert_eq!(shown.total, 10);
+    assert!(refused(&process, RefusedReason::Buckets) >= 9_970);
+    process.pass(15_000);
+    assert_eq!(process.engine.metrics().quotas.get(), 0);
+}
+
+#[test]
+fn invalid_reports_end_the_stream() {
+    let process = Process::new(RlqsConfig { max_message_bytes: 1_000, ..config() });
+    let error = |messages: &[Vec<u8>]| {
+        let mut stream = process.open(None);
+        let results: Vec<_> = messages.iter().map(|message| stream.report(message)).collect();
+        let (last, others) = results.split_last().expect("a message");
+        assert!(others.iter().all(Result::is_ok));
+        last.clone().expect_err("an error")
+    };
+    let too_large = error(&[vec![0; 1_001]]);
+    assert!(
+        matches!(&too_large, ReportError::TooLarge(text) if text.contains("max_message_bytes"))
+    );
+    let invalid = [
+        error(&[vec![0xff; 9]]),
+        error(&[report("", &[("tenant=a", 1)])]),
+        error(&[report(&"x".repeat(101), &[])]),
+        error(&[report("d", &[]), report("e", &[])]),
+        error(&[report("d", &[("tenant=a", 1)]), vec![0x12, 2, 0x08, 1]]),
+    ];
+    for error in invalid {
+        assert!(matches!(error, ReportError::Invalid(_)), "{error}");
+    }
+    let mut stream = process.open(None);
+    for domain in ["d", "", "d"] {
+        stream.report(&report(domain, &[("tenant=a", 1)])).expect("one domain");
+    }
+}
+
+#[test]
+fn strange_ids_are_left_out() {
+    let process = Process::new(config());
+    let mut stream = process.open(None);
+    let long = format!("tenant={}", "x".repeat(101));
+    let usages = [("", 1), ("=v", 1), (&*long, 1), ("a=1,b=1,c=1,d=1,e=1", 1)];
+    stream.report(&report("d", &usages)).expect("valid");
+    // A usage without an id, and thousands of empty ones.
+    let mut empty = report("d", &[]);
+    (0..10_000).for_each(|_| put_bytes(&mut empty, 2, &[]));
+    stream.report(&empty).expect("valid");
+    assert_eq!(refused(&process, RefusedReason::EmptyId), 10_002);
+    assert_eq!(refused(&process, RefusedReason::LongId), 2);
+    assert_eq!(process.engine.metrics().buckets.get(), 0);
+    // Control characters are values like any other.
+    stream.report(&report("d", &[("tenant=a\n\u{202e}\0", 1)])).expect("valid");
+    process.turn();
+    assert_eq!(newest(&mut stream)["tenant=a\n\u{202e}\0"], Got::Rate(100.0, 20));
+}
+
+/// Absurd numbers of one client take at most what a saturated client takes.
+#[test]
+fn absurd_counts_take_a_fair_part() {
+    let process = Process::new(config());
+    let (mut hostile, mut honest) = (process.open(None), process.open(None));
+    for _ in 0..8 {
+        for _ in 0..50 {
+            hostile.report(&report("d", &[("tenant=a", u64::MAX)])).expect("valid");
+        }
+        honest.report(&report("d", &[("tenant=a", 5_000)])).expect("valid");
+        process.pass(5_000);
+    }
+    honest.report(&report("d", &[("tenant=a", 5_000)])).expect("valid");
+    process.pass(1_000);
+    let Got::Rate(rate, _) = newest(&mut honest)["tenant=a"] else { panic!("no rate") };
+    assert!(rate > 45.0, "{rate}");
+    assert_eq!(process.engine.metrics().violations.get(), 0);
+}
+
+/// A client that never reads has one action per bucket.
+#[test]
+fn a_client_that_never_reads_is_bounded() {
+    let process = Process::new(config());
+    let mut stream = process.open(None);
+    for _ in 0..100 {
+        stream.report(&report("d", &[("tenant=a", 50), ("open=1", 1)])).expect("valid");
+        process.pass(250);
+    }
+    assert_eq!(actions(&mut stream).len(), 2);
+}

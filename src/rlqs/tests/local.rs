@@ -1,0 +1,81 @@
+//! Callers of ShouldRateLimit of a divided rule, with a memory store.
+
+use super::*;
+use crate::descriptor::Entry;
+use crate::key::CounterKey;
+use crate::rules::{Found, RuleLimit};
+
+impl Process {
+    /// Checks hits of `tenant` = `value`.
+    fn check(&self, value: &str, hits: i64) -> LocalCheck {
+        let rules = self.rules.rules.lock().expect("no panic").clone();
+        let entries = [Entry { key: "tenant", value }];
+        let Found::Rule(rule) = rules.find("d", &entries) else { panic!("no rule") };
+        let RuleLimit::Limit(limit) = &rule.limit else { panic!("no limit") };
+        let key: CounterKey = rule.key(&KeySeed::fixed([1, 2]), &entries);
+        self.engine.check(rule, limit, &key, hits, self.clock.now())
+    }
+
+    /// How many of `calls` single hits pass.
+    fn passed(&self, value: &str, calls: usize) -> usize {
+        let allowed = |_: &usize| match self.check(value, 1) {
+            LocalCheck::Decided(decision) => decision.allowed,
+            other => panic!("{other:?}"),
+        };
+        (0..calls).filter(allowed).count()
+    }
+}
+
+/// Callers and an Envoy use one quota.
+#[test]
+fn callers_are_one_more_holder() {
+    let process = Process::new(config());
+    assert_eq!(process.check("a", 1), LocalCheck::NotDivided);
+    let mut stream = process.open(None);
+    stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+    assert!(process.engine.any_divided().load(Ordering::Relaxed));
+    process.turn();
+    assert_eq!(newest(&mut stream)["tenant=a"], Got::Rate(100.0, 20));
+    // Another value of the rule has its own quota, of which the callers get the whole at once.
+    assert_eq!(process.passed("b", 50), 20);
+    let check = process.check("a", 1);
+    assert!(matches!(check, LocalCheck::Decided(decision) if !decision.allowed), "{check:?}");
+    let mut passed = 0;
+    let mut rate = 0.0;
+    for step in 0..240 {
+        process.pass(250);
+        if let LocalCheck::Decided(_) = process.check("a", 0) {
+            passed += if step >= 120 { process.passed("a", 100) } else { process.passed("a", 25) };
+        }
+        if step % 20 == 0 {
+            stream.report(&report("d", &[("tenant=a", 1_000)])).expect("valid");
+        }
+        if let Some(Got::Rate(new, _)) = newest(&mut stream).get("tenant=a") {
+            rate = *new;
+        }
+        if step == 119 {
+            passed = 0;
+        }
+    }
+    // Both ask for more than the quota, so each has half of it: 50 per second for 30 s.
+    assert!((rate - 50.0).abs() < 5.0, "{rate}");
+    assert!((1_350..=1_650).contains(&passed), "{passed}");
+    assert_eq!(process.engine.metrics().violations.get(), 0);
+    // Without Envoys the counter decides again.
+    drop(stream);
+    process.pass(20_000);
+    assert_eq!(process.check("a", 1), LocalCheck::NotDivided);
+    assert_eq!(process.engine.metrics().quotas.get(), 0);
+    assert_eq!(process.engine.metrics().local_holders.get(), 0);
+}
+
+#[test]
+fn local_holders_are_bounded() {
+    let process = Process::new(config());
+    let mut stream = process.open(None);
+    stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+    let decided = (0..20)
+        .filter(|number| matches!(process.check(&number.to_string(), 1), LocalCheck::Decided(_)));
+    assert_eq!(decided.count(), 10);
+    assert_eq!(process.engine.metrics().refused(RefusedReason::LocalHolders), 10);
+}
