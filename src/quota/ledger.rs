@@ -46,7 +46,8 @@ pub struct Change {
     pub held: u64,
     /// See [`Holding::want`].
     pub want: u64,
-    /// Until when it uses the share. An earlier instant than before has no effect.
+    /// Until when it uses the share. A change that ends before the stored instant is skipped: each
+    /// change of a holder ends later than the one before, so this one arrived late.
     pub expires: Micros,
 }
 
@@ -136,6 +137,9 @@ impl Ledger {
             if known.is_none() && (self.holdings.len() >= HOLDERS_MAX || change.expires <= now) {
                 continue;
             }
+            if known.is_some_and(|known| change.expires < known.expires) {
+                continue;
+            }
             let mut holding = known.unwrap_or(Holding {
                 share: change.held.min(SHARES),
                 old_share: 0,
@@ -148,7 +152,7 @@ impl Ledger {
             let share = change.share.min(room.max(holding.share));
             holding.set_share(share, settlement);
             holding.want = change.want;
-            holding.expires = holding.expires.max(change.expires);
+            holding.expires = change.expires;
             sum = others + holding.used();
             self.holdings.insert(change.holder, holding);
         }
