@@ -6,8 +6,9 @@ use super::share::{SHARE_MAX, SHARES};
 /// other holders want more than they get, it remains unused, so it is small.
 pub const HEAD_ROOM_PERCENT: u64 = 110;
 
-/// The least want of a holder with a known demand: 2 % of the quota.
-pub const WANT_MIN: u64 = SHARES / 50;
+/// The least want of a holder with a known demand. It is one share, because the number of holders is not
+/// known here: 2 % for each of 50 idle holders would be the whole quota.
+pub const WANT_MIN: u64 = 1;
 
 /// What a holder could use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
