@@ -5,11 +5,13 @@
 
 mod assignment;
 mod division;
+mod group;
 mod ledger;
 mod share;
 
 pub use assignment::Assignment;
 pub use division::{HEAD_ROOM_PERCENT, WANT_MIN, Want, divide, want_of};
+pub use group::{Due, GroupConfig, HolderMoved, QuotaGroup};
 pub use ledger::{
     Change, HELD_MAX, HOLDERS_MAX, HolderId, Holding, Ledger, LedgerSnapshot, Settlement,
 };

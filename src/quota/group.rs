@@ -1,0 +1,408 @@
+//! The division of one quota, as one instance drives it: its own holders, and its view of the ledger.
+//!
+//! Every group reads the same ledger and calculates the same targets. It lowers its own holders at once
+//! and raises them as far as there is room. It never changes the holders of other instances.
+//!
+//! **Claim:** what all Envoys use together is at most the quota. The ledger keeps the sum of all holdings
+//! within it. [`OwnHolder`] says why a holding is at least what its Envoy uses. Two times make this true
+//! across machines: the way from a decision to the Envoy plus the difference of two clocks is below
+//! [`grace`](GroupConfig::grace), and both fit into [`margin`](GroupConfig::margin).
+//!
+//! Exceptions:
+//!
+//! - A limit that a reload lowers, until the holders were lowered.
+//! - A stream that is cut without a sign to this instance: a message that lowers does not arrive, and
+//!   the Envoy uses the old share until its next stream or the end of its TTL.
+//! - A ledger that loses its last writes: until the next renewal of the raised holders.
+//! - Renewals without the ledger, if a rule asks for them.
+
+use std::collections::BTreeMap;
+
+use super::assignment::Assignment;
+use super::division::Want;
+use super::ledger::{Change, HolderId, Holding, LedgerSnapshot, Settlement};
+use super::share::{Quota, SHARES};
+use crate::time::Micros;
+
+mod demand_meter;
+mod ledger_view;
+mod own_holder;
+mod targets;
+
+use ledger_view::LedgerView;
+use own_holder::OwnHolder;
+use targets::{Division, is_significant};
+
+/// How often a shared ledger is read while other instances have holders.
+const READ_PERIOD: Micros = Micros::SECOND;
+
+/// How often a shared ledger is read otherwise, so that a holder elsewhere soon gets its part.
+const LONE_READ_PERIOD: Micros = Micros::from_secs(2);
+
+/// The pause after a failure of the store.
+const RETRY_PAUSE: Micros = Micros::from_millis(500);
+
+/// How long no share is raised after an outage in which instances renewed alone: all of them write their
+/// holders again in this time.
+const RECOVERY: Micros = Micros::from_secs(2);
+
+/// The times of a group.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupConfig {
+    /// How long a lowered holder may still use its old share.
+    pub grace: Micros,
+    /// The longest TTL of an assignment.
+    pub ttl: Micros,
+    /// The time by which the ledger keeps a holding longer than `ttl`. More than `grace`.
+    pub margin: Micros,
+    /// Whether other instances write the same ledger.
+    pub shared: bool,
+    /// Until when assignments from before the start of this instance may be in use, if its ledger does
+    /// not have them. Zero: the ledger has them.
+    pub relearn_until: Micros,
+}
+
+impl GroupConfig {
+    /// How long the ledger keeps a holding that is not renewed.
+    fn life(&self) -> Micros {
+        self.ttl.saturating_add(self.margin)
+    }
+
+    /// After how long without a report a holder counts as silent.
+    fn silence(&self) -> Micros {
+        Micros(self.life().0 / 2)
+    }
+}
+
+/// An assignment to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// The holder.
+    pub holder: HolderId,
+    /// What its Envoy may do.
+    pub assignment: Assignment,
+    /// Equal for equal assignments, so that Envoy keeps its tokens; 1 to 999 999 999.
+    pub generation: u32,
+    /// How long it is valid from its arrival, in whole seconds. 0 ends the last assignment.
+    pub ttl: Micros,
+}
+
+/// Another instance has the holder now. If its stream is still open here, two Envoys have the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("another instance has the holder")]
+pub struct HolderMoved;
+
+/// The division of one quota.
+#[derive(Debug)]
+pub struct QuotaGroup {
+    quota: Quota,
+    /// The last quota with a rate: shares are parts of it.
+    rate: Quota,
+    config: GroupConfig,
+    holders: BTreeMap<HolderId, OwnHolder>,
+    view: LedgerView,
+    /// The rate of the settlement in flight.
+    in_flight: Option<Quota>,
+    /// Whether every assignment changes, because the quota did.
+    resend: bool,
+    retry_at: Micros,
+    /// Whether holders were renewed without the ledger since the last snapshot.
+    alone: bool,
+    no_raise_until: Micros,
+    due: BTreeMap<HolderId, Due>,
+    next: Option<Micros>,
+}
+
+impl QuotaGroup {
+    /// A group without holders.
+    pub fn new(quota: Quota, config: GroupConfig) -> QuotaGroup {
+        QuotaGroup {
+            quota,
+            rate: quota,
+            config,
+            holders: BTreeMap::new(),
+            view: LedgerView::default(),
+            in_flight: None,
+            resend: false,
+            retry_at: Micros::ZERO,
+            alone: false,
+            no_raise_until: Micros::ZERO,
+            due: BTreeMap::new(),
+            next: None,
+        }
+    }
+
+    /// Sets the quota after a reload. Shares are converted, so that they stand for the same rates.
+    pub fn set_quota(&mut self, quota: Quota) {
+        if quota == self.quota {
+            return;
+        }
+        self.quota = quota;
+        if quota.requests > 0 && quota.window > Micros::ZERO {
+            let from = std::mem::replace(&mut self.rate, quota);
+            let convert = |share: u64| converted(share, &from, &quota);
+            self.view.convert(convert);
+            self.holders.values_mut().for_each(|holder| holder.convert(convert));
+        }
+        self.resend = true;
+        self.next = Some(Micros::ZERO);
+    }
+
+    /// A holder appears, or its stream appears again.
+    pub fn join(&mut self, holder: HolderId, now: Micros) {
+        let known = self.holders.entry(holder);
+        known.and_modify(|known| known.rejoin(now)).or_insert_with(|| OwnHolder::new(now));
+        self.next = Some(Micros::ZERO);
+    }
+
+    /// What a holder used before this instance started: `allowed` hits in `elapsed`, by the first report
+    /// of its stream. Envoy rounds `elapsed` down to seconds, so it counts as a second longer. It has an
+    /// effect until [`GroupConfig::relearn_until`] only: the holder gets no larger share until then.
+    pub fn rejoined(&mut self, holder: HolderId, allowed: u64, elapsed: Micros) {
+        let used = self.quota.share_of(allowed, elapsed.saturating_add(Micros::SECOND));
+        if let Some(holder) = self.holders.get_mut(&holder) {
+            holder.set_cap(used.min(SHARES));
+        }
+    }
+
+    /// A report: `hits` requests, allowed or denied, since the last one. It renews the holder.
+    ///
+    /// # Errors
+    ///
+    /// [`HolderMoved`]: the report counts for nothing. The stream needs another holder id.
+    pub fn report(&mut self, holder: HolderId, hits: u64, now: Micros) -> Result<(), HolderMoved> {
+        let known = self.holders.entry(holder).or_insert_with(|| OwnHolder::new(now));
+        if known.moved {
+            return Err(HolderMoved);
+        }
+        if known.left {
+            known.rejoin(now);
+        }
+        known.report(hits, now, self.config.grace);
+        self.next = Some(Micros::ZERO);
+        Ok(())
+    }
+
+    /// The stream of the holder ended. The ledger keeps it until it expires.
+    pub fn leave(&mut self, holder: HolderId) {
+        self.due.remove(&holder);
+        if let Some(known) = self.holders.get_mut(&holder) {
+            known.leave();
+            self.next = Some(Micros::ZERO);
+        }
+    }
+
+    /// What to settle now, if anything. Until [`settled`](QuotaGroup::settled) there is nothing more.
+    /// Lowered shares are due at once, before the ledger answers.
+    pub fn settlement(&mut self, now: Micros) -> Option<Settlement> {
+        self.holders.retain(|_, holder| !holder.is_over(now));
+        if self.in_flight.is_some() || now < self.retry_at {
+            return None;
+        }
+        if std::mem::take(&mut self.resend) {
+            self.send(now, |holder| holder.until() > now);
+        }
+        let changes = self.changes(now);
+        if changes.is_empty() && !self.must_read(now) {
+            self.next = self.next_after(now);
+            return None;
+        }
+        self.in_flight = Some(self.rate);
+        Some(Settlement {
+            now,
+            requests: self.quota.requests,
+            window: self.quota.window,
+            grace: self.config.grace,
+            changes,
+        })
+    }
+
+    /// The result of the settlement of `sent_at`. `None`: the store failed. Then `renew_alone` says
+    /// whether holders that reported get their last share again, or are left to expire.
+    pub fn settled(
+        &mut self,
+        result: Option<&LedgerSnapshot>,
+        sent_at: Micros,
+        now: Micros,
+        renew_alone: bool,
+    ) {
+        let rate = self.in_flight.take().unwrap_or(self.rate);
+        self.next = Some(Micros::ZERO);
+        let Some(snapshot) = result else {
+            self.retry_at = now.saturating_add(RETRY_PAUSE);
+            let config = self.config;
+            self.holders.values_mut().for_each(OwnHolder::fail);
+            if renew_alone {
+                self.alone = true;
+                self.send(now, |holder| holder.renew_alone(now, &config));
+            }
+            return;
+        };
+        if std::mem::take(&mut self.alone) {
+            self.no_raise_until = now.saturating_add(RECOVERY);
+        }
+        let mut snapshot = snapshot.clone();
+        if rate != self.rate {
+            let convert = |share: u64| converted(share, &rate, &self.rate);
+            snapshot.holdings.iter_mut().for_each(|(_, holding)| {
+                (holding.share, holding.old_share) =
+                    (convert(holding.share), convert(holding.old_share));
+            });
+        }
+        let grace = self.config.grace;
+        for (holder, own) in &mut self.holders {
+            if own.take(snapshot.get(*holder), now, grace) {
+                let due = own.due(*holder, &self.quota, now, &self.config);
+                self.due.extend(due.map(|due| (*holder, due)));
+            }
+        }
+        let holders = &self.holders;
+        let own = |holder| holders.get(&holder).is_some_and(|own| !own.moved);
+        self.view.take(snapshot, own, sent_at, now);
+    }
+
+    /// Own holders whose assignment must be sent, each once. Ask after [`settlement`] and [`settled`],
+    /// and send at once: the TTLs count from now.
+    ///
+    /// [`settlement`]: QuotaGroup::settlement
+    /// [`settled`]: QuotaGroup::settled
+    pub fn take_due(&mut self) -> Vec<Due> {
+        std::mem::take(&mut self.due).into_values().collect()
+    }
+
+    /// From when on [`settlement`](QuotaGroup::settlement) may return something. None: not without a
+    /// call of another function.
+    pub fn next(&self) -> Option<Micros> {
+        if self.in_flight.is_some() { None } else { self.next.map(|next| next.max(self.retry_at)) }
+    }
+
+    /// Whether there is no holder. One that left counts until it expired.
+    pub fn is_empty(&self) -> bool {
+        self.holders.is_empty()
+    }
+
+    /// The holders with an open stream, with their share and the number of their want.
+    pub fn shares(&self) -> impl Iterator<Item = (HolderId, u64, u64)> {
+        let open = self.holders.iter().filter(|(_, holder)| !holder.left);
+        open.map(|(id, holder)| (*id, holder.share(), holder.want(&self.quota).number()))
+    }
+
+    /// Marks holders as due.
+    fn send(&mut self, now: Micros, mut choose: impl FnMut(&mut OwnHolder) -> bool) {
+        for (id, holder) in &mut self.holders {
+            if choose(holder) {
+                let due = holder.due(*id, &self.quota, now, &self.config);
+                self.due.extend(due.map(|due| (*id, due)));
+            }
+        }
+    }
+
+    /// The changes of own holders: lowered ones, raised ones as far as there is room, and renewals.
+    fn changes(&mut self, now: Micros) -> Vec<Change> {
+        let mut shares: BTreeMap<HolderId, u64> = BTreeMap::new();
+        let mut raises = Vec::new();
+        let mut needed = 0_u64;
+        self.holders.values_mut().for_each(|holder| holder.end(now));
+        for (id, target) in self.targets(now) {
+            let Some(holder) = self.holders.get_mut(&id) else { continue };
+            let (share, target) = (holder.share(), holder.capped(target, now, &self.config));
+            if !is_significant(share, target, holder.renews()) {
+                continue;
+            }
+            if target > share {
+                needed = needed.saturating_add(target - share);
+                raises.push((id, target - share));
+                continue;
+            }
+            holder.lower(target, now, self.config.grace);
+            shares.insert(id, target);
+            let due = holder.due(id, &self.quota, now, &self.config);
+            self.due.extend(due.map(|due| (id, due)));
+        }
+        let room = if now < self.no_raise_until { 0 } else { self.view.free(now) };
+        for (id, raise) in raises {
+            let part = u128::from(raise) * u128::from(room.min(needed)) / u128::from(needed.max(1));
+            let Some(holder) = self.holders.get(&id) else { continue };
+            let raised = holder.share() + u64::try_from(part).unwrap_or(0);
+            if is_significant(holder.share(), raised, holder.renews()) {
+                shares.insert(id, raised);
+            }
+        }
+        let mut changes = Vec::new();
+        for (id, holder) in &mut self.holders {
+            let changed = shares.get(id).copied();
+            if changed.is_none() && !holder.must_write(now, &self.config) {
+                continue;
+            }
+            let share = changed.unwrap_or(holder.share());
+            changes.push(holder.change(*id, share, &self.quota, now, &self.config));
+        }
+        changes
+    }
+
+    /// The targets of own holders that report.
+    fn targets(&self, now: Micros) -> Vec<(HolderId, u64)> {
+        let mut division = Division::default();
+        for (id, holding) in self.view.holdings(now) {
+            let own = self.holders.get(id).filter(|own| !own.moved);
+            if own.is_some_and(|own| own.is_live(now, &self.config)) {
+                continue;
+            }
+            if own.is_none() && !self.is_silent(holding, now) {
+                division.add(*id, Want::from_number(holding.want));
+            } else {
+                division.add_silent(ledger_view::used(holding, now));
+            }
+        }
+        for (id, holder) in &self.holders {
+            if holder.is_live(now, &self.config) {
+                division.add(*id, holder.want(&self.quota));
+            }
+        }
+        division.targets()
+    }
+
+    /// Whether the report of a holder of another instance is overdue.
+    fn is_silent(&self, holding: &Holding, now: Micros) -> bool {
+        holding.expires.saturating_sub(now)
+            < self.config.life().saturating_sub(self.config.silence())
+    }
+
+    fn must_read(&self, now: Micros) -> bool {
+        let read_at = self.read_at(now);
+        self.holders.values().any(OwnHolder::is_new) || read_at.is_some_and(|at| at <= now)
+    }
+
+    /// When to read a shared ledger at the latest.
+    fn read_at(&self, now: Micros) -> Option<Micros> {
+        if !self.config.shared || !self.holders.values().any(|holder| !holder.left) {
+            return None;
+        }
+        let asked = self.view.asked()?;
+        let foreign = self.view.holdings(now).any(|(id, _)| !self.holders.contains_key(id));
+        Some(asked.saturating_add(if foreign { READ_PERIOD } else { LONE_READ_PERIOD }))
+    }
+
+    /// The next instant at which time alone changes what to settle.
+    fn next_after(&self, now: Micros) -> Option<Micros> {
+        let (life, silence) = (self.config.life(), self.config.silence());
+        let silent = |(_, holding): &(HolderId, Holding)| {
+            holding.expires.saturating_sub(life.saturating_sub(silence)).saturating_add(Micros(1))
+        };
+        let times = self.view.holdings(now).map(silent);
+        let own = self.holders.values().map(OwnHolder::until);
+        let others = [self.view.next_free(now), self.read_at(now)].into_iter().flatten();
+        let fixed = [self.no_raise_until, self.config.relearn_until];
+        let all = times.chain(own).chain(others).chain(fixed);
+        let next = all.filter(|time| *time > now).min();
+        if self.holders.is_empty() { None } else { next }
+    }
+}
+
+/// A share of `from` as a share of `to`, rounded up. Both have a rate.
+fn converted(share: u64, from: &Quota, to: &Quota) -> u64 {
+    let up = u128::from(from.requests) * u128::from(to.window.0);
+    let down = u128::from(to.requests) * u128::from(from.window.0);
+    let quotient = u128::from(share).saturating_mul(up).div_ceil(down.max(1));
+    u64::try_from(quotient).unwrap_or(u64::MAX).min(super::ledger::HELD_MAX)
+}

@@ -1,0 +1,285 @@
+//! A holder of this instance: its demand, its share, and what its Envoy was sent.
+
+use super::super::assignment::Assignment;
+use super::super::division::Want;
+use super::super::ledger::{Change, HolderId, Holding};
+use super::super::share::Quota;
+use super::demand_meter::DemandMeter;
+use super::ledger_view::CLOCK_SLACK;
+use super::{Due, GroupConfig};
+use crate::time::Micros;
+
+/// By how much a change without a report moves the expiry in the ledger. The ledger skips a change whose
+/// expiry is before the stored one, so changes that arrive late and out of order have no effect.
+const STEP: Micros = Micros::from_millis(1);
+
+/// The largest generation: Envoy wants less than a second of nanoseconds.
+const GENERATION_MAX: u64 = 999_999_999;
+
+/// One holder.
+///
+/// What its Envoy uses is at most `share`, or `old` until its grace ends, and nothing from `until` on.
+/// The ledger has at least as much:
+///
+/// - `share` rises only to a share of a snapshot.
+/// - `share` falls before the ledger is asked, which keeps the old share for the grace.
+/// - No assignment is sent with a TTL that ends after `until` minus the grace, and `until` is an expiry
+///   from a snapshot (or set by [`OwnHolder::renew_alone`], the exception that a rule asks for).
+#[derive(Debug)]
+pub(super) struct OwnHolder {
+    demand: DemandMeter,
+    /// The last report, or the start.
+    reported: Micros,
+    /// Whether a report waits for its renewal in the ledger.
+    renew: bool,
+    /// Whether a snapshot showed what the ledger had of it when it appeared.
+    known: bool,
+    share: u64,
+    /// The largest share that a message lowered, until a report proves that the stream still works.
+    old: u64,
+    /// When it was lowered.
+    lowered: Micros,
+    /// When the ledger ends the holding.
+    until: Micros,
+    /// The largest expiry that this group sent to the ledger.
+    written: Micros,
+    /// The share of the change in flight.
+    asked: Option<u64>,
+    /// Whether the ledger has less than the holder uses, so that it must be written again.
+    restore: bool,
+    /// Whether another instance writes it.
+    pub(super) moved: bool,
+    /// Whether its stream ended.
+    pub(super) left: bool,
+    /// The largest share while assignments of the time before the start may be in use.
+    cap: u64,
+    sent: Option<Assignment>,
+    generation: u64,
+}
+
+impl OwnHolder {
+    pub(super) fn new(now: Micros) -> OwnHolder {
+        OwnHolder {
+            demand: DemandMeter::default(),
+            reported: now,
+            renew: true,
+            known: false,
+            share: 0,
+            old: 0,
+            lowered: Micros::ZERO,
+            until: Micros::ZERO,
+            written: Micros::ZERO,
+            asked: None,
+            restore: false,
+            moved: false,
+            left: false,
+            cap: 0,
+            sent: None,
+            // Different from that of an earlier stream: Envoy ignores a change of the seconds alone.
+            generation: (now.0 / 1_000) % GENERATION_MAX,
+        }
+    }
+
+    /// The stream of the holder appears again. Its Envoy may still use what the last stream sent.
+    pub(super) fn rejoin(&mut self, now: Micros) {
+        let before = std::mem::replace(self, OwnHolder::new(now));
+        self.written = before.written;
+        self.generation = self.generation.max(before.generation);
+        self.cap = before.cap;
+        if !before.moved {
+            self.share = before.share;
+            self.old = before.old;
+            self.lowered = before.lowered;
+            self.until = before.until;
+        }
+    }
+
+    /// The most that the Envoy was seen to use, while older assignments may be in use.
+    pub(super) fn set_cap(&mut self, share: u64) {
+        self.cap = share;
+    }
+
+    /// Counts a report.
+    pub(super) fn report(&mut self, hits: u64, now: Micros, grace: Micros) {
+        self.demand.add(hits, now);
+        self.reported = now;
+        self.renew = true;
+        if now > self.lowered.saturating_add(grace) {
+            self.old = 0;
+        }
+    }
+
+    /// The stream ended. If a message lowered the share since the last report, it may be lost, so the
+    /// ledger gets the old share back.
+    pub(super) fn leave(&mut self) {
+        self.left = true;
+        self.renew = false;
+        self.restore |= self.known && self.old > self.share;
+    }
+
+    /// Whether the holder has nothing in the ledger that this group must still care about.
+    pub(super) fn is_over(&self, now: Micros) -> bool {
+        self.left && self.asked.is_none() && (self.moved || self.until <= now)
+    }
+
+    /// Whether it reports, so that changes reach it.
+    pub(super) fn is_live(&self, now: Micros, config: &GroupConfig) -> bool {
+        let overdue = self.reported.saturating_add(config.silence()) < now;
+        self.known && !self.left && !self.moved && !overdue
+    }
+
+    /// Whether its stream is open and no snapshot showed it.
+    pub(super) fn is_new(&self) -> bool {
+        !self.known && !self.left
+    }
+
+    pub(super) fn share(&self) -> u64 {
+        self.share
+    }
+
+    pub(super) fn renews(&self) -> bool {
+        self.renew
+    }
+
+    pub(super) fn until(&self) -> Micros {
+        self.until
+    }
+
+    pub(super) fn want(&self, quota: &Quota) -> Want {
+        self.demand.want(quota)
+    }
+
+    /// `target`, limited while assignments of the time before the start may be in use.
+    pub(super) fn capped(&self, target: u64, now: Micros, config: &GroupConfig) -> u64 {
+        if now < config.relearn_until { target.min(self.cap) } else { target }
+    }
+
+    /// Lowers the share at once. The Envoy may use the old one until the message arrives.
+    pub(super) fn lower(&mut self, share: u64, now: Micros, grace: Micros) {
+        let old = if self.lowered.saturating_add(grace) > now { self.old } else { 0 };
+        self.old = old.max(self.share);
+        self.lowered = now;
+        self.share = share;
+    }
+
+    /// An Envoy whose assignment expired uses nothing.
+    pub(super) fn end(&mut self, now: Micros) {
+        if self.until <= now {
+            self.share = 0;
+            self.old = 0;
+        }
+    }
+
+    /// Whether the ledger must be written although the share stays.
+    pub(super) fn must_write(&self, now: Micros, config: &GroupConfig) -> bool {
+        let restores = self.restore && self.known && !self.moved && self.until > now;
+        restores || (self.renew && self.is_live(now, config))
+    }
+
+    /// The change to `share`.
+    pub(super) fn change(
+        &mut self,
+        holder: HolderId,
+        share: u64,
+        quota: &Quota,
+        now: Micros,
+        config: &GroupConfig,
+    ) -> Change {
+        let in_grace = self.lowered.saturating_add(config.grace) > now;
+        let held = if in_grace { self.share.max(self.old) } else { self.share };
+        let share = if self.left { share.max(self.old) } else { share };
+        let renews = self.renew && self.is_live(now, config);
+        let end = if renews { now.saturating_add(config.life()) } else { self.until };
+        let expires = end.max(self.written.saturating_add(STEP));
+        self.written = expires;
+        self.asked = Some(share);
+        Change { holder, share, held, want: self.want(quota).number(), expires }
+    }
+
+    /// Takes a snapshot. Returns whether the Envoy must get an assignment.
+    pub(super) fn take(&mut self, holding: Option<&Holding>, now: Micros, grace: Micros) -> bool {
+        let asked = self.asked.take();
+        let Some(holding) = holding else {
+            self.known = true;
+            // Lost, then it is written again; or refused, because there are too many holders.
+            self.restore = asked.is_none() && self.until > now;
+            if asked.is_some() {
+                self.renew = false;
+                self.lower(0, now, grace);
+                self.until = self.written;
+            }
+            return asked.is_some();
+        };
+        if !self.known {
+            self.known = true;
+            self.share = holding.share;
+            self.until = holding.expires;
+            self.written = self.written.max(holding.expires);
+            return false;
+        }
+        if holding.expires > self.written.saturating_add(CLOCK_SLACK) {
+            self.moved = true;
+            return false;
+        }
+        let Some(asked) = asked else {
+            self.restore |= holding.expires.saturating_add(CLOCK_SLACK) < self.until;
+            return false;
+        };
+        let (renewed, before) = (self.renew, self.share);
+        self.renew = false;
+        self.restore = false;
+        self.until = holding.expires;
+        let granted = asked.min(holding.share);
+        if granted < before {
+            self.lower(granted, now, grace);
+        }
+        self.share = granted;
+        renewed || granted != before
+    }
+
+    /// The store failed, so it is unknown whether the change was made.
+    pub(super) fn fail(&mut self) {
+        self.asked = None;
+    }
+
+    /// Renews the last share without the ledger. Returns whether the Envoy must get it.
+    pub(super) fn renew_alone(&mut self, now: Micros, config: &GroupConfig) -> bool {
+        if !self.renew || self.sent.is_none() || !self.is_live(now, config) {
+            return false;
+        }
+        self.renew = false;
+        self.restore = true;
+        self.until = now.saturating_add(config.life());
+        true
+    }
+
+    /// The assignment to send.
+    pub(super) fn due(
+        &mut self,
+        holder: HolderId,
+        quota: &Quota,
+        now: Micros,
+        config: &GroupConfig,
+    ) -> Option<Due> {
+        if self.left || self.moved || (self.cap == 0 && now < config.relearn_until) {
+            return None;
+        }
+        let assignment = Assignment::of(quota, self.share);
+        if self.sent != Some(assignment) {
+            self.generation = self.generation % GENERATION_MAX + 1;
+            self.sent = Some(assignment);
+        }
+        let rest = self.until.saturating_sub(now.saturating_add(config.grace));
+        let ttl = if self.share == 0 { config.ttl } else { config.ttl.min(rest) };
+        let generation = u32::try_from(self.generation).unwrap_or(1);
+        Some(Due { holder, assignment, generation, ttl: Micros::from_secs(ttl.0 / 1_000_000) })
+    }
+
+    /// Applies `convert` to every share.
+    pub(super) fn convert(&mut self, convert: impl Fn(u64) -> u64) {
+        self.share = convert(self.share);
+        self.old = convert(self.old);
+        self.cap = convert(self.cap);
+        self.asked = self.asked.map(convert);
+    }
+}
