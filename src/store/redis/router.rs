@@ -16,7 +16,7 @@ use super::function_use::CallForm;
 use super::metrics::{NodeMetrics, NodeSnapshot};
 use super::name::{CounterName, hash_slot};
 use super::node::RedisNode;
-use super::reply::ReplyBound;
+use super::reply::{Reply, ReplyBound};
 use super::script::{self, EncodedStep, Script};
 use super::topology::Topology;
 use crate::key::CounterKey;
@@ -146,7 +146,12 @@ impl Router {
     /// Deletes the counter `key` with `UNLINK`, and returns whether it existed.
     pub(super) async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         let name = CounterName::of(key);
-        let words: [&[u8]; 2] = [b"UNLINK", name.as_ref()];
+        let reply = self.command(key, &[b"UNLINK", name.as_ref()]).await?;
+        reply.number().map(|deleted| deleted > 0).ok_or(StoreError::InvalidReply)
+    }
+
+    /// Sends a command on a key in the hash slot of `key`, and returns its reply.
+    async fn command(&self, key: &CounterKey, words: &[&[u8]]) -> Result<Reply, StoreError> {
         let mut route = self.route_to_owner(key)?;
         for _ in 0..SENDS_MAX {
             let batcher = route.node.batcher(key);
@@ -154,12 +159,12 @@ impl Router {
             connection.ready().await?;
             let result = match route.mode {
                 SendMode::Batched | SendMode::Single => {
-                    connection.command(&words, ReplyBound::USUAL).await
+                    connection.command(words, ReplyBound::USUAL).await
                 }
-                SendMode::Asking => connection.command_asking(&words, ReplyBound::USUAL).await,
+                SendMode::Asking => connection.command_asking(words, ReplyBound::USUAL).await,
             };
             match result {
-                Ok(reply) => return reply.number().map(|n| n > 0).ok_or(StoreError::InvalidReply),
+                Ok(reply) => return Ok(reply),
                 Err(error) => route = self.next_route(route, key, &error, connection, None).await?,
             }
         }
