@@ -1,5 +1,5 @@
 -- Protocol: how every script reads its arguments, replies, and sets the time to live of what it writes.
--- First part of every script and of the library.
+-- First part of every script and of the library. This is the form of steps; quota.lua has another one.
 --
 -- keys[i]  a counter; it may be named more than once
 -- runs[i]  a run: the steps on keys[i] in order, encoded by src/store/redis/script.rs, big-endian:

@@ -172,7 +172,7 @@ fn call_rates(
         calls.max(steps_per_write * share / max)
     };
     let writes = rate / steps_per_write;
-    let calls = Script::ALL.into_iter().map(of_script).sum::<f64>();
+    let calls = Script::STEPS.into_iter().map(of_script).sum::<f64>();
     CallRates { calls: writes * calls, writes }
 }
 

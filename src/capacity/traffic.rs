@@ -37,7 +37,7 @@ pub(super) struct Traffic {
 /// Steps per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StepRates {
-    /// By script, in the order of [`Script::ALL`].
+    /// By script, in the order of [`Script::STEPS`].
     pub(super) by_script: [f64; 4],
     /// Bytes of the steps and of their replies, without those of their calls.
     pub(super) request_bytes: f64,
@@ -166,4 +166,4 @@ impl RuleSteps {
 }
 
 /// Every script has its place in [`StepRates::by_script`].
-const _: () = assert!(Script::ALL.len() == 4);
+const _: () = assert!(Script::STEPS.len() == 4);

@@ -28,7 +28,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("settings", "bounded_file escape tls yaml spelling duration limit descriptor rules"),
     (
         "store",
-        "bounded_file splitmix64 outage_log tls time histogram key step store_error settings",
+        "bounded_file splitmix64 outage_log tls time histogram quota key step store_error settings",
     ),
     ("lease_rollback", ""),
     ("decision", "time limit descriptor store_error lease_rollback"),

@@ -84,6 +84,9 @@ const WORDS: &[(&str, Where, &str)] = &[
 const EMPTY_NAMES: &[&str] =
     &["mod", "util", "utils", "common", "helper", "helpers", "types", "misc", "manager"];
 
+/// Files of `lua/` whose twin is not in `src/step/`, with its path.
+const TWINS_ELSEWHERE: &[(&str, &str)] = &[("quota", "src/quota/ledger.rs")];
+
 /// Files of `src/step/` and `lua/` that have no twin, with their content.
 const WITHOUT_TWIN: &[(&str, &str)] = &[
     ("lease", "lease ids; Lua compares them inline"),
@@ -298,18 +301,30 @@ fn twins(sources: &[Source]) -> Vec<String> {
         paths
             .filter_map(|path| path.strip_prefix(folder)?.strip_suffix(end))
             .filter(|stem| !stem.contains('/') && WITHOUT_TWIN.iter().all(|(not, _)| not != stem))
+            .filter(|stem| TWINS_ELSEWHERE.iter().all(|(elsewhere, _)| elsewhere != stem))
             .map(str::to_owned)
             .collect()
     };
+    let exists = |path: &str| sources.iter().any(|source| source.path == path);
+    let elsewhere = TWINS_ELSEWHERE.iter().filter_map(|(stem, twin)| {
+        let lua = format!("lua/{stem}.lua");
+        match (exists(&lua), exists(twin)) {
+            (true, false) => Some(format!("lua/{stem}: its twin {twin} is missing")),
+            (false, true) => Some(format!("{twin}: its twin {lua} is missing")),
+            _ => None,
+        }
+    });
+    let mut problems: Vec<String> = elsewhere.collect();
     let (rust, lua) = (stems("src/step/", ".rs"), stems("lua/", ".lua"));
     if lua.is_empty() {
-        return Vec::new();
+        return problems;
     }
-    let without_twin = |have: &[String], want: &[String], of: &str, to: &str, end: &str| {
-        let alone = have.iter().filter(|stem| !want.contains(stem));
-        alone.map(|stem| format!("{of}{stem}: its twin {to}{stem}{end} is missing")).collect()
-    };
-    let mut problems: Vec<String> = without_twin(&rust, &lua, "src/step/", "lua/", ".lua");
+    let without_twin =
+        |have: &[String], want: &[String], of: &str, to: &str, end: &str| -> Vec<String> {
+            let alone = have.iter().filter(|stem| !want.contains(stem));
+            alone.map(|stem| format!("{of}{stem}: its twin {to}{stem}{end} is missing")).collect()
+        };
+    problems.extend(without_twin(&rust, &lua, "src/step/", "lua/", ".lua"));
     problems.extend(without_twin(&lua, &rust, "lua/", "src/step/", ".rs"));
     problems
 }

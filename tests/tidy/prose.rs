@@ -18,7 +18,6 @@ const BANNED: &[(&str, &str)] = &[
     ("keeper", "what it does: discovery"),
     ("lane", "connection or shard"),
     ("lanes", "connections or shards"),
-    ("ledger", "budget"),
     ("mend", "correct or fix"),
     ("mended", "corrected or fixed"),
     ("mends", "corrects or fixes"),
@@ -44,9 +43,6 @@ const BANNED: &[(&str, &str)] = &[
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("src/step.rs", "tat", "the abbreviation of GCRA's theoretical arrival time"),
     ("src/step/gcra.rs", "tat", "the abbreviation of GCRA's theoretical arrival time"),
-    ("src/quota.rs", "ledger", "its type Ledger: who holds which share of a quota"),
-    ("src/quota/ledger.rs", "ledger", "its type Ledger: who holds which share of a quota"),
-    ("src/quota/ledger/tests.rs", "ledger", "its type Ledger: who holds which share of a quota"),
 ];
 
 /// Files that list the words.

@@ -98,6 +98,12 @@ fn a_missing_lua_twin_is_reported() {
         ["lua/gcra: its twin src/step/gcra.rs is missing"]
     );
     assert_eq!(twins(&[rust(), lua("gcra")]).len(), 2);
+    let ledger = || source("src/quota/ledger.rs", "");
+    assert!(twins(&[ledger(), lua("quota")]).is_empty());
+    let missing = ["lua/quota: its twin src/quota/ledger.rs is missing"];
+    assert_eq!(twins(&[lua("quota")]), missing);
+    let missing = ["src/quota/ledger.rs: its twin lua/quota.lua is missing"];
+    assert_eq!(twins(&[ledger(), rust(), lua("fixed_window")]), missing);
 }
 
 #[test]

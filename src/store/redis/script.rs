@@ -19,7 +19,7 @@ mod text;
 
 pub use text::Library;
 
-/// A Lua script. Each kind of state has one.
+/// A Lua script. Each kind of state has one, and quotas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Script {
     /// fixed_window
@@ -30,6 +30,8 @@ pub enum Script {
     Gcra,
     /// sliding_window_log and concurrency
     Entries,
+    /// Quotas, which are no counters. `src/store/redis/quota.rs` has its argument and its reply.
+    Quota,
 }
 
 /// The operation of a step: the first byte of its encoding.
@@ -51,9 +53,13 @@ enum Action {
 pub struct MalformedReply;
 
 impl Script {
-    /// Every script.
-    pub const ALL: [Script; 4] =
+    /// The scripts that run steps.
+    pub const STEPS: [Script; 4] =
         [Script::FixedWindow, Script::SlidingWindow, Script::Gcra, Script::Entries];
+
+    /// Every script.
+    pub const ALL: [Script; 5] =
+        [Script::FixedWindow, Script::SlidingWindow, Script::Gcra, Script::Entries, Script::Quota];
 
     /// The script that runs `step`.
     pub fn of(step: &Step) -> Script {
@@ -89,10 +95,10 @@ pub fn library() -> &'static Library {
 /// The forms in which nodes get the scripts, with the names for calls in the order of
 /// [`Script::ALL`].
 struct Forms {
-    sources: [String; 4],
-    hashes: [String; 4],
+    sources: [String; 5],
+    hashes: [String; 5],
     library: Library,
-    functions: [String; 4],
+    functions: [String; 5],
 }
 
 static FORMS: LazyLock<Forms> = LazyLock::new(|| {

@@ -1,5 +1,5 @@
-//! The text of the scripts, assembled from the files in `lua/`: one script per kind of state, and
-//! one library that has all of them as functions.
+//! The text of the scripts, assembled from the files in `lua/`: one script per kind of state, one for
+//! quotas, and one library that has all of them as functions.
 //!
 //! Redis runs the whole text of a script in each call, and the text of a library once. So a script
 //! has the parts that most calls do not need behind its first reply. A library has no globals while
@@ -23,6 +23,10 @@ const RESERVATION: &str = lua!("reservation");
 const RUNS: &str = lua!("runs");
 const TIER: &str = lua!("tier");
 const RESULT: &str = lua!("result");
+const QUOTA: &str = lua!("quota");
+
+/// What the scripts that run steps share.
+const STEPS: [&str; 3] = [DEQUE, RESERVATION, RUNS];
 
 /// Hexadecimal digits of the hash in a library's name.
 const HASH_DIGITS: usize = 16;
@@ -53,32 +57,40 @@ impl Library {
     }
 }
 
-/// The parts of one kind of state.
+/// The parts of one script that are not in every script.
 struct ScriptParts {
     /// For the steps of the fast path.
     fast: String,
     /// The reply to a call of one such step.
     single: &'static str,
-    /// For all steps.
+    /// What the scripts that run steps share.
+    shared: &'static [&'static str],
+    /// For all calls.
     all: &'static str,
+    /// The reply to all other calls.
+    result: &'static str,
 }
 
 fn parts(script: Script) -> ScriptParts {
+    let parts =
+        |all, result| ScriptParts { fast: String::new(), single: "", shared: &[], all, result };
+    let steps = |all| ScriptParts { shared: &STEPS, ..parts(all, RESULT) };
     let tier =
-        |file: &str| ScriptParts { fast: lines(&[file, FAST_PATH]), single: SINGLE, all: TIER };
+        |file| ScriptParts { fast: lines(&[file, FAST_PATH]), single: SINGLE, ..steps(TIER) };
     match script {
         Script::FixedWindow => tier(lua!("fixed_window")),
         Script::SlidingWindow => tier(lua!("sliding_window")),
         Script::Gcra => tier(lua!("gcra")),
-        Script::Entries => ScriptParts { fast: String::new(), single: "", all: lua!("entries") },
+        Script::Entries => steps(lua!("entries")),
+        Script::Quota => parts(QUOTA, "return settle(keys[1], runs[1])"),
     }
 }
 
 /// The text of one script.
 pub(super) fn script(script: Script) -> String {
-    let ScriptParts { fast, single, all } = parts(script);
+    let ScriptParts { fast, single, shared, all, result } = parts(script);
     let arguments = "local keys, runs = KEYS, ARGV";
-    lines(&[PROTOCOL, GLOBALS, arguments, &fast, single, DEQUE, RESERVATION, RUNS, all, RESULT])
+    lines(&[PROTOCOL, GLOBALS, arguments, &fast, single, &lines(shared), all, result])
 }
 
 /// The text of the library `name`, without comments, because every replica and backup has a copy.
@@ -86,7 +98,7 @@ fn library(name: &str) -> String {
     let functions: String = Script::ALL.into_iter().map(|script| register(name, script)).collect();
     let header = format!("#!lua name={name}");
     let globals = lines(&["local function take_globals()", GLOBALS, "end"]);
-    let text = lines(&[&header, PROTOCOL, &globals, DEQUE, RESERVATION, RUNS, &functions]);
+    let text = lines(&[&header, PROTOCOL, &globals, &lines(&STEPS), &functions]);
     let is_code = |line: &&str| !line.is_empty() && !line.trim_start().starts_with("--");
     text.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect()
 }
@@ -94,12 +106,12 @@ fn library(name: &str) -> String {
 /// The part of the library `name` that registers one script as a function. The block bounds its
 /// locals, whose names the scripts share.
 fn register(name: &str, script: Script) -> String {
-    let ScriptParts { fast, single, all } = parts(script);
+    let ScriptParts { fast, single, all, result, .. } = parts(script);
     let begin = format!(
         "redis.register_function('{}', function(keys, runs)\nif not call then take_globals() end",
         function(name, script)
     );
-    lines(&["do", &fast, all, &begin, single, RESULT, "end)", "end"])
+    lines(&["do", &fast, all, &begin, single, result, "end)", "end"])
 }
 
 fn function(library: &str, script: Script) -> String {
@@ -108,6 +120,7 @@ fn function(library: &str, script: Script) -> String {
         Script::SlidingWindow => "sliding_window",
         Script::Gcra => "gcra",
         Script::Entries => "entries",
+        Script::Quota => "quota",
     };
     format!("{library}_{kind}")
 }
@@ -162,6 +175,7 @@ mod tests {
         ];
         assert!(order.map(at).is_sorted(), "{text}");
         assert!(!script(Script::Entries).contains("#keys == 1 and #runs[1]"));
+        assert!(!script(Script::Quota).contains("run_all"), "it runs no steps");
     }
 
     #[test]
