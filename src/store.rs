@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-use crate::key::CounterKey;
+use crate::key::{CounterKey, RuleId};
+use crate::quota::{LedgerSnapshot, Settlement};
 use crate::step::{Outcome, Step};
 use crate::time::Micros;
 
@@ -80,6 +81,49 @@ pub trait SharedStore: Send + Sync + 'static {
     fn delete(&self, key: &CounterKey) -> impl Future<Output = Result<bool, StoreError>> + Send;
 }
 
+/// A shared store that also keeps quotas: which holder may use which share, until when.
+pub trait QuotaStore: SharedStore {
+    /// Applies the changes of `settlement` to the quota `key`, and returns all of its holdings, as
+    /// `quota::Ledger` does. `key` is that of [`quota_key`](crate::key::quota_key). The instant of the
+    /// settlement is by the store's clock for `key`. Takes at most the store's own timeout.
+    ///
+    /// # Errors
+    ///
+    /// The reason why there are no holdings. [`StoreError::may_have_run`] returns whether the changes
+    /// may have been applied.
+    fn settle(
+        &self,
+        key: &CounterKey,
+        settlement: &Settlement,
+    ) -> impl Future<Output = Result<LedgerSnapshot, StoreError>> + Send;
+
+    /// Announces to all instances that the quotas of `rules` are divided, from `local` by the local
+    /// clock for `length`. Only the first [`QUOTA_RULES_MAX`](redis::QUOTA_RULES_MAX) rules are
+    /// announced. Takes at most the store's own timeout.
+    ///
+    /// # Errors
+    ///
+    /// The reason why not all rules were announced.
+    fn announce_quota_rules(
+        &self,
+        rules: &[RuleId],
+        local: Micros,
+        length: Micros,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// The rules whose quotas any instance divides at `local` by the local clock, those announced for
+    /// the longest time first; at most [`QUOTA_RULES_MAX`](redis::QUOTA_RULES_MAX). Takes at most the
+    /// store's own timeout.
+    ///
+    /// # Errors
+    ///
+    /// The reason why they are unknown.
+    fn quota_rules(
+        &self,
+        local: Micros,
+    ) -> impl Future<Output = Result<Vec<RuleId>, StoreError>> + Send;
+}
+
 /// Runs a call to a store without a caller. The first poll queues its step, before any later step of
 /// the same caller. Without a runtime the process is ending, and the call is dropped.
 fn detach(call: impl Future<Output = ()> + Send + 'static) {
@@ -89,6 +133,9 @@ fn detach(call: impl Future<Output = ()> + Send + 'static) {
         runtime.spawn(call);
     }
 }
+
+/// The key whose node has the announced rules of [`QuotaStore`].
+pub(crate) const QUOTA_RULES_KEY: CounterKey = CounterKey([0, 0]);
 
 /// A store whose counters are on nodes, one or several. Nodes fail independently.
 pub trait NodeAware: SharedStore {

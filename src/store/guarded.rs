@@ -14,9 +14,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use super::call_trace::{self, StoreCall};
-use super::{NodeAware, NodeId, SharedStore, StoreError};
+use super::{NodeAware, NodeId, QUOTA_RULES_KEY, QuotaStore, SharedStore, StoreError};
 use crate::histogram::Histogram;
-use crate::key::CounterKey;
+use crate::key::{CounterKey, RuleId};
+use crate::quota::{LedgerSnapshot, Settlement};
 use crate::step::{Outcome, Step};
 use crate::time::{Clock, Micros};
 
@@ -205,6 +206,33 @@ impl<S: NodeAware, C: Clock> SharedStore for GuardedStore<S, C> {
 
     async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         self.run(key, self.shared.timeout, || self.shared.store.delete(key)).await
+    }
+}
+
+impl<S: NodeAware + QuotaStore, C: Clock> QuotaStore for GuardedStore<S, C> {
+    async fn settle(
+        &self,
+        key: &CounterKey,
+        settlement: &Settlement,
+    ) -> Result<LedgerSnapshot, StoreError> {
+        let Shared { store, timeout, .. } = &*self.shared;
+        self.run(key, *timeout, || store.settle(key, settlement)).await
+    }
+
+    async fn announce_quota_rules(
+        &self,
+        rules: &[RuleId],
+        local: Micros,
+        length: Micros,
+    ) -> Result<(), StoreError> {
+        let Shared { store, timeout, .. } = &*self.shared;
+        let call = || store.announce_quota_rules(rules, local, length);
+        self.run(&QUOTA_RULES_KEY, *timeout, call).await
+    }
+
+    async fn quota_rules(&self, local: Micros) -> Result<Vec<RuleId>, StoreError> {
+        let Shared { store, timeout, .. } = &*self.shared;
+        self.run(&QUOTA_RULES_KEY, *timeout, || store.quota_rules(local)).await
     }
 }
 

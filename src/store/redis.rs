@@ -1,5 +1,5 @@
 //! Counters in Redis: a step is one atomic call of a script or a function on the node that owns its
-//! key.
+//! key. So is a settlement of a quota.
 //!
 //! Each worker has its own connections to each node, and each connection has its own task, so a
 //! node that fails delays no call to another node. Whatever bytes a server sends, a connection keeps
@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{NodeAware, NodeId, SharedStore, StoreError, detach, with_timeout};
-use crate::key::CounterKey;
+use super::{NodeAware, NodeId, QuotaStore, SharedStore, StoreError, detach, with_timeout};
+use crate::key::{CounterKey, RuleId};
+use crate::quota::{LedgerSnapshot, Settlement};
 use crate::settings::RedisSettings;
 use crate::step::{Outcome, Step};
 use crate::time::{Micros, SystemClock};
@@ -33,6 +34,8 @@ pub mod fuzz_harness;
 mod metrics;
 mod name;
 mod node;
+pub mod quota;
+mod quota_rules;
 mod reply;
 mod router;
 pub(crate) mod rtt_samples;
@@ -45,6 +48,7 @@ pub use self::config::RedisConfigError;
 pub(crate) use batcher::FLUSHERS_MAX;
 pub use metrics::NodeSnapshot;
 pub(crate) use name::{HASH_TAGS, NAME_BYTES};
+pub use quota_rules::QUOTA_RULES_MAX;
 
 use self::config::RedisConfig;
 use name::{CounterName, hash_slot};
@@ -161,5 +165,28 @@ impl SharedStore for RedisStore {
 
     async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         self.router.delete(key).await
+    }
+}
+
+impl QuotaStore for RedisStore {
+    async fn settle(
+        &self,
+        key: &CounterKey,
+        settlement: &Settlement,
+    ) -> Result<LedgerSnapshot, StoreError> {
+        self.router.settle(key, settlement).await
+    }
+
+    async fn announce_quota_rules(
+        &self,
+        rules: &[RuleId],
+        local: Micros,
+        length: Micros,
+    ) -> Result<(), StoreError> {
+        self.router.announce_quota_rules(rules, local, length).await
+    }
+
+    async fn quota_rules(&self, local: Micros) -> Result<Vec<RuleId>, StoreError> {
+        self.router.quota_rules(local).await
     }
 }

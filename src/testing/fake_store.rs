@@ -1,7 +1,7 @@
-//! A fake store: counters in memory, whose calls can take time, and can be held back, rejected or
-//! lost.
+//! A fake store: counters and quotas in memory, whose calls can take time, and can be held back,
+//! rejected or lost.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -9,9 +9,12 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::lock;
-use crate::key::CounterKey;
+use crate::key::{CounterKey, RuleId};
+use crate::quota::{Ledger, LedgerSnapshot, Settlement};
 use crate::step::{Outcome, Step};
-use crate::store::{MemoryStore, NodeAware, NodeId, SharedStore, StoreError};
+use crate::store::{
+    MemoryStore, NodeAware, NodeId, QUOTA_RULES_KEY, QuotaStore, SharedStore, StoreError,
+};
 use crate::time::Micros;
 
 /// The most counters.
@@ -32,6 +35,9 @@ pub(crate) enum FakeResult {
 pub(crate) struct FakeStore {
     /// The counters.
     pub(crate) memory: MemoryStore,
+    quotas: Mutex<HashMap<CounterKey, Ledger>>,
+    /// The announced rules, each with the instant from which it is out of date.
+    quota_rules: Mutex<Vec<(RuleId, Micros)>>,
     calls: AtomicUsize,
     detached: AtomicUsize,
     reachable: AtomicBool,
@@ -53,6 +59,8 @@ impl FakeStore {
     pub(crate) fn new() -> FakeStore {
         FakeStore {
             memory: MemoryStore::new(COUNTERS_MAX),
+            quotas: Mutex::default(),
+            quota_rules: Mutex::default(),
             calls: AtomicUsize::new(0),
             detached: AtomicUsize::new(0),
             reachable: AtomicBool::new(true),
@@ -122,6 +130,36 @@ impl FakeStore {
         *lock(&self.usual) = result;
     }
 
+    /// A call that does `apply` on the key's node.
+    async fn call<T>(
+        &self,
+        key: &CounterKey,
+        timeout: Option<Duration>,
+        apply: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        if !self.takes.is_zero() {
+            let timeout = timeout.into_iter().chain(self.timeout).min().unwrap_or(Duration::MAX);
+            tokio::time::sleep(self.takes.min(timeout)).await;
+            if self.takes > timeout {
+                return Err(StoreError::Timeout);
+            }
+        }
+        if !self.reachable.load(Ordering::Relaxed) {
+            return Err(StoreError::Unreachable);
+        }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let result = self.next_result();
+        if let FakeResult::Rejected(error) = result {
+            return Err(error);
+        }
+        let outcome = apply();
+        self.outcome_is_released(key).await;
+        match result {
+            FakeResult::Lost(error) => outcome.and(Err(error)),
+            FakeResult::Applied | FakeResult::Rejected(_) => outcome,
+        }
+    }
+
     fn next_result(&self) -> FakeResult {
         let next = lock(&self.next).pop_front();
         next.unwrap_or_else(|| *lock(&self.usual))
@@ -162,27 +200,7 @@ impl SharedStore for FakeStore {
         step: &Step,
         timeout: Option<Duration>,
     ) -> Result<Outcome, StoreError> {
-        if !self.takes.is_zero() {
-            let timeout = timeout.into_iter().chain(self.timeout).min().unwrap_or(Duration::MAX);
-            tokio::time::sleep(self.takes.min(timeout)).await;
-            if self.takes > timeout {
-                return Err(StoreError::Timeout);
-            }
-        }
-        if !self.reachable.load(Ordering::Relaxed) {
-            return Err(StoreError::Unreachable);
-        }
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        let result = self.next_result();
-        if let FakeResult::Rejected(error) = result {
-            return Err(error);
-        }
-        let outcome = self.memory.apply_now(key, step);
-        self.outcome_is_released(key).await;
-        match result {
-            FakeResult::Lost(error) => outcome.and(Err(error)),
-            FakeResult::Applied | FakeResult::Rejected(_) => outcome,
-        }
+        self.call(key, timeout, || self.memory.apply_now(key, step)).await
     }
 
     fn apply_detached(&self, key: &CounterKey, step: Step) {
@@ -194,5 +212,41 @@ impl SharedStore for FakeStore {
     async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         self.outcome_is_released(key).await;
         Ok(self.memory.delete(key))
+    }
+}
+
+impl QuotaStore for FakeStore {
+    async fn settle(
+        &self,
+        key: &CounterKey,
+        settlement: &Settlement,
+    ) -> Result<LedgerSnapshot, StoreError> {
+        let settle = || Ok(lock(&self.quotas).entry(*key).or_default().settle(settlement));
+        self.call(key, None, settle).await
+    }
+
+    async fn announce_quota_rules(
+        &self,
+        rules: &[RuleId],
+        local: Micros,
+        length: Micros,
+    ) -> Result<(), StoreError> {
+        let until = local.saturating_add(length);
+        let announce = || {
+            let mut announced = lock(&self.quota_rules);
+            announced.retain(|(rule, end)| *end > local && !rules.contains(rule));
+            announced.extend(rules.iter().map(|rule| (*rule, until)));
+            Ok(())
+        };
+        self.call(&QUOTA_RULES_KEY, None, announce).await
+    }
+
+    async fn quota_rules(&self, local: Micros) -> Result<Vec<RuleId>, StoreError> {
+        let current = || {
+            let announced = lock(&self.quota_rules);
+            let current = announced.iter().filter(|(_, end)| *end > local);
+            Ok(current.map(|(rule, _)| *rule).collect())
+        };
+        self.call(&QUOTA_RULES_KEY, None, current).await
     }
 }

@@ -168,6 +168,31 @@ async fn delete_has_the_timeout_of_a_decision() {
     assert_eq!(store.delete(&KEY).await, Ok(true));
 }
 
+/// Settlements and rules of quotas have the timeout, the breaker and the bound of decisions.
+#[tokio::test(start_paused = true)]
+async fn quotas_are_guarded_like_decisions() {
+    let store = store();
+    let (now, window) = (Micros::SECOND, Micros::SECOND);
+    let settlement = Settlement { now, requests: 1, window, grace: window, changes: Vec::new() };
+    let settle = |key| store.settle(key, &settlement);
+    let mut waiting: Vec<_> = (0..IN_FLIGHT_MAX).map(|_| Box::pin(settle(&KEY))).collect();
+    for call in &mut waiting {
+        assert!(futures_util::poll!(call).is_pending());
+    }
+    assert_eq!(settle(&KEY).await, Err(StoreError::Busy));
+    assert_eq!(store.quota_rules(now).await, Err(StoreError::Busy));
+    drop(waiting);
+    for _ in 0..5 {
+        assert_eq!(settle(&KEY).await, Err(StoreError::Timeout));
+        store.shared.clock.advance(Micros::from_millis(10));
+    }
+    assert_eq!(settle(&KEY).await, Err(StoreError::BreakerOpen));
+    assert_eq!(store.announce_quota_rules(&[], now, window).await, Err(StoreError::BreakerOpen));
+    assert_eq!(store.quota_rules(now).await, Err(StoreError::BreakerOpen));
+    store.store().release(1, 1);
+    assert_eq!(settle(&OTHER).await, Ok(LedgerSnapshot::default()), "the other node settles");
+}
+
 /// The release of a slot that is held for 30 s.
 fn release() -> Step {
     let tier = Tier { requests: 9, window: Micros::from_secs(30), burst: 9 };

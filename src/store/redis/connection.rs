@@ -15,6 +15,8 @@ use super::config::NodeConfig;
 use super::error::{CallError, is_function_missing};
 use super::function_use::{CallForm, FunctionUse};
 use super::metrics::NodeMetrics;
+use super::name::CounterName;
+use super::quota;
 use super::reply::{Reply, ReplyBound};
 use super::script::{self, Script};
 use crate::store::StoreError;
@@ -130,7 +132,7 @@ impl RedisConnection {
         form: CallForm,
     ) -> Result<Bytes, CallError> {
         self.metrics.count(call.steps(), call.combined(), form);
-        reply_bytes(self.send(call_command(call, form), 1, ReplyBound::USUAL).await?)
+        reply_bytes(self.send(step_command(call, form), 1, ReplyBound::USUAL).await?)
     }
 
     /// Calls a script after `ASKING`, which a node that imports the hash slot requires.
@@ -139,8 +141,31 @@ impl RedisConnection {
         call: &ScriptCall<K, T>,
     ) -> Result<Bytes, CallError> {
         self.metrics.count(call.steps(), call.combined(), CallForm::Script);
-        let commands = after_asking(call_command(call, CallForm::Script));
+        let commands = after_asking(step_command(call, CallForm::Script));
         reply_bytes(self.send(commands, 2, ReplyBound::USUAL).await?)
+    }
+
+    /// Calls the script of quotas for the quota `name`, or the function that does the same.
+    pub(super) async fn settle(
+        &self,
+        name: &CounterName,
+        argument: &[u8],
+        form: CallForm,
+    ) -> Result<Bytes, CallError> {
+        self.metrics.count(0, 0, form);
+        let command = call_command(Script::Quota, form, [name.as_ref()], [argument]);
+        reply_bytes(self.send(command, 1, quota::SETTLED).await?)
+    }
+
+    /// Calls the script of quotas after `ASKING`, which a node that imports the hash slot requires.
+    pub(super) async fn settle_asking(
+        &self,
+        name: &CounterName,
+        argument: &[u8],
+    ) -> Result<Bytes, CallError> {
+        self.metrics.count(0, 0, CallForm::Script);
+        let command = call_command(Script::Quota, CallForm::Script, [name.as_ref()], [argument]);
+        reply_bytes(self.send(after_asking(command), 2, quota::SETTLED).await?)
     }
 
     /// Drops the connection and opens a new one.
@@ -226,16 +251,28 @@ fn after_asking(command: Vec<u8>) -> Vec<u8> {
     [encode(&[b"ASKING"]), command].concat()
 }
 
-/// The command that calls a script, or the function that does the same.
-fn call_command<K: AsRef<[u8]>, T>(call: &ScriptCall<K, T>, form: CallForm) -> Vec<u8> {
-    let keys = call.keys().count().to_string();
-    let (name, script) = match form {
-        CallForm::Function => (&b"FCALL"[..], call.script().function()),
-        CallForm::Script => (&b"EVALSHA"[..], call.script().sha1()),
-    };
-    let head = [name, script.as_bytes(), keys.as_bytes()];
+/// The command that runs the steps of `call`.
+fn step_command<K: AsRef<[u8]>, T>(call: &ScriptCall<K, T>, form: CallForm) -> Vec<u8> {
     let names = call.keys().map(|key| key.as_ref());
-    let words: Vec<&[u8]> = head.into_iter().chain(names).chain(call.arguments()).collect();
+    call_command(call.script(), form, names, call.arguments())
+}
+
+/// The command that calls a script, or the function that does the same.
+fn call_command<'a>(
+    script: Script,
+    form: CallForm,
+    keys: impl IntoIterator<Item = &'a [u8]>,
+    arguments: impl IntoIterator<Item = &'a [u8]>,
+) -> Vec<u8> {
+    let (name, script) = match form {
+        CallForm::Function => (&b"FCALL"[..], script.function()),
+        CallForm::Script => (&b"EVALSHA"[..], script.sha1()),
+    };
+    let mut words = vec![name, script.as_bytes(), b""];
+    words.extend(keys);
+    let count = (words.len() - 3).to_string();
+    words[2] = count.as_bytes();
+    words.extend(arguments);
     encode(&words)
 }
 

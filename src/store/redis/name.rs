@@ -86,6 +86,12 @@ impl AsRef<[u8]> for CounterName {
     }
 }
 
+/// The name `weir:{tag}rest`, in the hash slot of the counter `key`.
+pub(super) fn name_beside(key: &CounterKey, rest: &str) -> String {
+    let digits = tag(key).digits.map(char::from);
+    format!("weir:{{{}}}{rest}", String::from_iter(digits))
+}
+
 /// The Cluster hash slot of the counter `key`.
 pub(super) fn hash_slot(key: &CounterKey) -> u16 {
     tag(key).hash_slot
@@ -111,6 +117,13 @@ mod tests {
             assert!(seen.insert(text([1 << bit, 0])), "bit {bit} of the first half is lost");
             assert!(seen.insert(text([0, 1 << bit])), "bit {bit} of the second half is lost");
         }
+    }
+
+    #[test]
+    fn a_name_beside_a_counter_has_its_tag() {
+        let key = CounterKey([0xabc0_0000_0000_0000, 1]);
+        let (name, beside) = (CounterName::of(&key).0, name_beside(&key, "rest"));
+        assert_eq!(beside.as_bytes(), [&name[..10], b"rest"].concat());
     }
 
     fn keys() -> impl Iterator<Item = CounterKey> {

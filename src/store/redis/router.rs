@@ -24,6 +24,8 @@ use crate::step::{Outcome, Step};
 use crate::store::{NodeId, StoreError};
 use crate::time::{Clock, Micros, SystemClock};
 
+mod quotas;
+
 /// The most times that one command may be sent. A hash slot may move during redirection, and the new
 /// owner may lack the script or a connection. The timeout usually ends the call earlier.
 const SENDS_MAX: usize = 16;
