@@ -17,7 +17,8 @@ use crate::support::schedule::shared;
 use crate::support::vectors;
 use origin::Origin;
 use twin::{BatchFigures, BatchedWalks, Form, Twin};
-use walk::{Operation, Rng};
+use walk::Operation;
+pub(crate) use walk::Rng;
 
 mod origin;
 mod twin;
@@ -26,11 +27,13 @@ mod walk;
 /// Walks that are sent at once.
 const AT_ONCE: usize = 16;
 
-fn number(name: &str) -> Option<u64> {
+/// A number in the environment.
+pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number in the environment"))
 }
 
-fn seed() -> u64 {
+/// The seed of a run, which it prints.
+pub(crate) fn seed() -> u64 {
     let random = || RandomState::new().hash_one(());
     let seed = number("WEIR_AGREEMENT_SEED").unwrap_or_else(random);
     println!("WEIR_AGREEMENT_SEED={seed}");

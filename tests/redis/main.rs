@@ -23,6 +23,7 @@ mod hostile_requests;
 mod leased;
 mod metrics_format;
 mod outage_log;
+mod quota;
 mod round_trips;
 mod secured;
 mod slots;

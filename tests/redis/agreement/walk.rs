@@ -81,7 +81,8 @@ impl Rng {
         self.below(of) < times
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    /// One of these values.
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 }
