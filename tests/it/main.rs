@@ -25,6 +25,7 @@ mod page_commands;
 mod page_content;
 mod plan;
 mod reload;
+mod rlqs;
 mod rolling;
 mod secrets;
 mod services;
@@ -45,6 +46,7 @@ mod support {
     pub(crate) mod metrics_page;
     pub(crate) mod process;
     pub(crate) mod resident;
+    pub(crate) mod rlqs;
     pub(crate) mod rls;
     pub(crate) mod secret;
     pub(crate) mod vectors;
