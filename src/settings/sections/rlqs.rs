@@ -26,7 +26,7 @@ section! {
         /// other keys follow in the order of their bytes.
         key_order: Vec<String> = "", entry_keys();
         /// Hits that all Envoys of a limit together may have saved up, as a percentage of the requests
-        /// of its window. Buckets have their own `burst`.
+        /// of its window. The buckets token_bucket and leaky_bucket have their own `burst`.
         burst_percent: u64 = "20", number(0..=100);
         /// With `store.kind: memory`: after a start, assign to an Envoy at most what it used before,
         /// until the assignments of the process before have expired. `false`: assign at once, so that
@@ -34,11 +34,12 @@ section! {
         relearn: bool = "true", switch();
         /// Maximum number of open streams. Further streams get RESOURCE_EXHAUSTED.
         max_streams: usize = "10000", number(1..=COUNT_MAX);
-        /// Maximum number of buckets of one stream. A report with more ends the stream.
+        /// Maximum number of buckets of one stream. Further buckets get no assignment.
         max_buckets_per_stream: usize = "10000", number(1..=COUNT_MAX);
-        /// Maximum number of buckets of all streams. A report with more ends its stream.
+        /// Maximum number of buckets of all streams, with those of streams that ended in the last
+        /// `rlqs.assignment_ttl`. Further buckets get no assignment.
         max_buckets: usize = "200000", number(1..=100_000_000);
-        /// Largest report, in bytes.
+        /// Largest report, in bytes. A larger one ends its stream.
         max_message_bytes: usize = "1048576", number(1024..=1 << 26);
     }
 }
