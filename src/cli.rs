@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand};
 
 mod admin_client;
 mod bench;
+mod bucket_id;
 mod call;
 mod check;
 mod client;
@@ -118,8 +119,12 @@ pub(crate) struct ExplainArgs {
     pub(crate) domain: String,
     /// Descriptors, each as key=value,key=value, or rules. A comma in a value needs a backslash
     /// before it. A rule is given by its name in responses, or by its selector in metrics.
-    #[arg(required = true, value_name = "KEY=VALUE,...")]
+    #[arg(required_unless_present = "buckets", value_name = "KEY=VALUE,...")]
     pub(crate) descriptors: Vec<String>,
+    /// Id of a bucket of Envoy's quota filter (RLQS), as key=value,key=value in any order; may be
+    /// repeated. The descriptor that it becomes is shown and explained.
+    #[arg(long = "bucket", value_name = "KEY=VALUE,...")]
+    pub(crate) buckets: Vec<ParsedDescriptor>,
     #[command(flatten)]
     pub(crate) rule_options: RuleOptionArgs,
 }

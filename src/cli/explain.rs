@@ -5,8 +5,11 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::admin_client::{self, query_value};
+use super::bucket_id::{self, BucketId};
 use super::rule_source::RuleSource;
 use super::{ExplainArgs, exit, say_error};
+use crate::escape::one_line;
+use crate::settings::RlqsSettings;
 
 /// Prints an explanation per descriptor. Returns 0 also if no rule matches, because the
 /// explanation then gives the reason.
@@ -17,10 +20,17 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let source = RuleSource::new(args.config.as_deref(), &args.rules, &args.rule_options)?;
     let Some(source) = source else { return Ok(exit::BAD_CONFIG) };
     let Some(rules) = source.read()? else { return Ok(exit::BAD_CONFIG) };
+    let rlqs = source.settings.map_or_else(RlqsSettings::default, |settings| settings.rlqs);
+    let buckets = BucketId::read_all(&args.buckets)?;
     let mut out = io::stdout().lock();
     for text in &args.descriptors {
         let explanation = rules.explain_text(&args.domain, text).map_err(anyhow::Error::msg)?;
         writeln!(out, "{explanation}")?;
+    }
+    for bucket in &buckets {
+        let descriptor = bucket.descriptor(&rlqs.key_order);
+        write_bucket(&mut out, &bucket_id::written(&descriptor))?;
+        writeln!(out, "{}", rules.explain(&args.domain, &descriptor.entries()))?;
     }
     Ok(0)
 }
@@ -28,16 +38,27 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
 /// Prints what the service with this admin address says, and the states of the counters. Returns 69 if
 /// it does not answer.
 fn running(address: &str, args: &ExplainArgs) -> anyhow::Result<u8> {
+    let unavailable = |error| {
+        say_error(&error);
+        Ok(exit::UNAVAILABLE)
+    };
+    let buckets = BucketId::read_all(&args.buckets)?;
+    let key_order = match key_order(address, &buckets) {
+        Ok(key_order) => key_order,
+        Err(error) => return unavailable(error),
+    };
+    let of_buckets = buckets.iter().map(|one| bucket_id::written(&one.descriptor(&key_order)));
+    let of_buckets: Vec<String> = of_buckets.collect();
     let mut out = io::stdout().lock();
-    for text in &args.descriptors {
+    for (index, text) in args.descriptors.iter().chain(&of_buckets).enumerate() {
         let question = json!({ "domain": args.domain, "descriptor": text });
         let answer = match admin_client::post(address, "/explain", &question) {
             Ok(answer) => answer,
-            Err(error) => {
-                say_error(&error);
-                return Ok(exit::UNAVAILABLE);
-            }
+            Err(error) => return unavailable(error),
         };
+        if index >= args.descriptors.len() {
+            write_bucket(&mut out, text)?;
+        }
         let explanation = &answer.body["explanations"][0];
         let Some(shown) = explanation["text"].as_str() else {
             let reason = answer.body["error"].as_str().unwrap_or("no explanation");
@@ -54,6 +75,21 @@ fn running(address: &str, args: &ExplainArgs) -> anyhow::Result<u8> {
         writeln!(out)?;
     }
     Ok(0)
+}
+
+/// The `rlqs.key_order` of the service with this admin address. Asked for only if there are buckets.
+fn key_order(address: &str, buckets: &[BucketId]) -> anyhow::Result<Vec<String>> {
+    if buckets.is_empty() {
+        return Ok(Vec::new());
+    }
+    let settings = admin_client::get(address, "/settings")?.body;
+    let key_order = settings["rlqs"]["key_order"].as_str().unwrap_or_default();
+    Ok(key_order.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect())
+}
+
+/// Prints the descriptor that a bucket id becomes.
+fn write_bucket(out: &mut impl Write, descriptor: &str) -> io::Result<()> {
+    writeln!(out, "bucket  as the descriptor {}", one_line(descriptor))
 }
 
 /// Prints the state of a counter, or the reason why the service does not show it.
