@@ -1,6 +1,5 @@
 //! The application: builds every part from the settings, runs them, and stops them in order.
 
-use std::convert::Infallible;
 use std::fmt::Display;
 use std::io;
 use std::pin::pin;
@@ -31,6 +30,7 @@ mod decision_log;
 mod files;
 mod metrics;
 mod readiness;
+mod rlqs;
 mod service;
 mod shutdown_tasks;
 mod signals;
@@ -44,6 +44,7 @@ use background::Background;
 use certificates::CertificateWatcher;
 use metrics::AllMetrics;
 use readiness::Readiness;
+use rlqs::{EnvoyStreams, RunningRlqs};
 use service::{RequestRecorder, Service};
 use shutdown_tasks::ShutdownTasks;
 use signals::{SignalAction, Signals};
@@ -178,11 +179,13 @@ impl App {
         let (tls, certificates) = certificates.unzip();
         let bound = server::bind(config, tls, server_metrics.clone())?;
         let addresses = bound.addresses()?;
-        let limiter = Arc::new(limiter(&settings, clock)?);
+        let limiter = limiter(&settings, clock)?;
+        let (limiter, quotas) = RunningRlqs::start(&settings, limiter, &rules, clock)?;
+        let (limiter, rlqs) = (Arc::new(limiter), quotas.as_ref().map(|it| it.engine.clone()));
         let (recorder, span_exporter) = recorder(&settings, budget)?;
         let xds = xds::start(&settings.xds, rules.clone(), clock)?;
         let xds_status = || xds.as_ref().map(|client| client.status().clone());
-        let all_metrics = Arc::new(AllMetrics::new(
+        let all_metrics = AllMetrics::new(
             limiter.clone(),
             clock,
             rules.clone(),
@@ -190,11 +193,15 @@ impl App {
             server_metrics,
             xds_status(),
             &settings,
-        ));
+        );
+        let all_metrics = Arc::new(all_metrics.with_rlqs(rlqs.clone()));
         let readiness = Readiness::new(limiter.clone(), rules.clone(), xds_status(), &settings);
         let (background, health_seen) = Background::start(limiter.clone(), clock, readiness)?;
         let mut shutdown_tasks = ShutdownTasks::new(settings.drain.timeout);
         shutdown_tasks.add_flush(background.end());
+        if let Some(quotas) = quotas {
+            shutdown_tasks.add_flush(quotas.end());
+        }
         let metrics_exporter = metrics_exporter(&settings, &all_metrics, clock)?;
         for exporter in [span_exporter, metrics_exporter].into_iter().flatten() {
             shutdown_tasks.add_export(exporter.end());
@@ -207,11 +214,18 @@ impl App {
             rules: rules.clone(),
             recorder: recorder.clone(),
         };
-        let pages =
-            AdminPages { limiter, clock, rules: rules.clone(), recorder, all_metrics, settings };
-        let pages = Arc::new(pages);
-        let (service, quotas) = (Arc::new(service), None::<Arc<Infallible>>);
-        let serving = bound.serve(service, quotas, pages.clone(), health_seen, shutdown_seen)?;
+        let streams = rlqs.clone().map(|engine| Arc::new(EnvoyStreams(engine)));
+        let pages = Arc::new(AdminPages {
+            limiter,
+            clock,
+            rules: rules.clone(),
+            recorder,
+            all_metrics,
+            rlqs,
+            settings,
+        });
+        let serving =
+            bound.serve(Arc::new(service), streams, pages.clone(), health_seen, shutdown_seen)?;
         log_listening(&addresses, &rules, &pages.settings);
         Ok(App {
             rules,

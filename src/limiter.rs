@@ -112,6 +112,11 @@ impl<S: SharedStore> Limiter<S> {
         self.local.as_ref()
     }
 
+    /// The seed of counter keys.
+    pub fn seed(&self) -> KeySeed {
+        self.seed
+    }
+
     /// The backend that has the counters, for metrics and background jobs.
     pub fn backend(&self) -> &Backend<S> {
         &self.backend

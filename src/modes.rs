@@ -130,6 +130,11 @@ impl<S: SharedStore> Modes<S> {
         self.uncached.store()
     }
 
+    /// The store that the instances share, for a job beside the modes.
+    pub fn store_arc(&self) -> Arc<S> {
+        self.uncached.store().clone()
+    }
+
     /// The mode of leased rules.
     pub fn leased(&self) -> &LeasedMode<OverLimitStore<S>> {
         &self.leased

@@ -52,6 +52,8 @@ pub(super) enum Trigger {
 
 /// One set of rules, and the metrics of each rule.
 pub(super) struct RuleSnapshot {
+    /// The number of rule sets that were active before.
+    pub(super) version: u64,
     pub(super) rules: RuleSet,
     pub(super) metrics: RuleMetrics,
     /// The warnings about the rules, one text each.
@@ -135,7 +137,7 @@ impl ActiveRules {
         let metrics = RuleMetrics::new(&rules, &RuleMetrics::default(), &budget);
         let mut logged = LoggedTexts::default();
         log_new_warnings(&warnings, &[], &mut logged, clock.now());
-        let first = RuleSnapshot { rules, metrics, warnings, loaded_at: clock.now() };
+        let first = RuleSnapshot { version: 0, rules, metrics, warnings, loaded_at: clock.now() };
         Ok(ActiveRules {
             paths,
             overlay_paths,
@@ -358,7 +360,8 @@ impl ActiveRules {
         let now = self.clock.now();
         log_new_warnings(&warnings, &before.warnings, logged, now);
         let metrics = RuleMetrics::new(&rules, &before.metrics, &self.budget);
-        let next = RuleSnapshot { rules, metrics, warnings, loaded_at: now };
+        let version = before.version + 1;
+        let next = RuleSnapshot { version, rules, metrics, warnings, loaded_at: now };
         self.snapshot.store(Arc::new(next));
         self.free_retired();
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(before);

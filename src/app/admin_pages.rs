@@ -9,6 +9,7 @@ use super::metrics::AllMetrics;
 use super::service::RequestRecorder;
 use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Limiter, find_counter};
+use crate::rlqs::QuotaEngine;
 use crate::rules::{Explanation, RuleDocument, RuleSet};
 use crate::server::{AdminApi, CounterError};
 use crate::settings::Settings;
@@ -16,6 +17,7 @@ use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
 
 mod counter;
+mod quotas;
 
 /// The parts of the service that the admin port reads.
 pub(super) struct AdminPages {
@@ -24,6 +26,8 @@ pub(super) struct AdminPages {
     pub(super) rules: Arc<ActiveRules>,
     pub(super) recorder: Arc<RequestRecorder>,
     pub(super) all_metrics: Arc<AllMetrics>,
+    /// `None` with `rlqs.enabled: false`.
+    pub(super) rlqs: Option<Arc<QuotaEngine>>,
     pub(super) settings: Settings,
 }
 
@@ -88,6 +92,10 @@ impl AdminApi for AdminPages {
 
     fn top(&self) -> Value {
         self.recorder.decisions.top.to_json(self.clock.now())
+    }
+
+    fn quotas(&self, limit: usize) -> Value {
+        quotas::page(self.rlqs.as_deref(), &self.limiter, limit)
     }
 }
 

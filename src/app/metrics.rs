@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::active_rules::ActiveRules;
 use super::service::RequestRecorder;
 use crate::limiter::Limiter;
+use crate::rlqs::QuotaEngine;
 use crate::server::ServerMetrics;
 use crate::settings::Settings;
 use crate::telemetry::{self, Exposition};
@@ -12,6 +13,7 @@ use crate::time::{Clock, Micros, SystemClock};
 use crate::xds::XdsStatus;
 
 mod modes;
+mod rlqs;
 mod stores;
 mod xds;
 
@@ -24,6 +26,8 @@ pub(super) struct AllMetrics {
     pub(super) server: Arc<ServerMetrics>,
     /// The client of the server that sends rules, if there is one.
     pub(super) xds: Option<Arc<XdsStatus>>,
+    /// `None` with `rlqs.enabled: false`.
+    pub(super) rlqs: Option<Arc<QuotaEngine>>,
     /// When the process started.
     pub(super) started: Micros,
     /// `store.max_counters`.
@@ -53,10 +57,16 @@ impl AllMetrics {
             recorder,
             server,
             xds,
+            rlqs: None,
             max_counters: settings.store.max_counters,
             top: settings.metrics.top,
             envoy_ratelimit_names: settings.metrics.envoy_ratelimit_names,
         }
+    }
+
+    /// Adds the metrics of the quota service.
+    pub(super) fn with_rlqs(self, rlqs: Option<Arc<QuotaEngine>>) -> AllMetrics {
+        AllMetrics { rlqs, ..self }
     }
 
     /// The current values of all metrics.
@@ -78,6 +88,9 @@ impl AllMetrics {
         }
         if let Some(modes) = self.limiter.backend().modes() {
             modes::expose(modes, &mut page);
+        }
+        if let Some(engine) = &self.rlqs {
+            rlqs::expose(engine, &mut page);
         }
         self.server.expose(&mut page);
         if self.top {

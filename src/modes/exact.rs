@@ -43,7 +43,7 @@ impl<S: SharedStore> ExactMode<S> {
     }
 
     /// The store.
-    pub(super) fn store(&self) -> &S {
+    pub(super) fn store(&self) -> &Arc<S> {
         &self.store
     }
 

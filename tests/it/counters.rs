@@ -129,7 +129,7 @@ fn on_all_addresses(setup: Setup) -> Setup {
 fn counters_need_the_token_from_other_hosts() {
     let setup = || Weir::setup().rules("d.yaml", RULES);
     let open = on_all_addresses(setup()).start();
-    for answer in [get(open.admin, ANN), delete(&open, ANN, &[])] {
+    for answer in [get(open.admin, ANN), get(open.admin, "/quotas"), delete(&open, ANN, &[])] {
         assert_eq!(answer.status, 403);
         assert!(answer.body.contains("set admin.token_file"), "{}", answer.body);
     }
@@ -153,7 +153,9 @@ fn counters_need_the_token_from_other_hosts() {
         ] {
             let headers: Vec<_> =
                 header.map(|value| ("authorization", value)).into_iter().collect();
-            assert_eq!(get_with(weir.admin, ANN, &headers).status, status, "{header:?}");
+            for path in [ANN, "/quotas"] {
+                assert_eq!(get_with(weir.admin, path, &headers).status, status, "{header:?}");
+            }
             assert_eq!(delete(&weir, ANN, &headers).status, status, "{header:?}");
         }
         assert!(!get(weir.admin, "/settings").body.contains("hunter2"));

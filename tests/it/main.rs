@@ -24,6 +24,7 @@ mod openapi;
 mod page_commands;
 mod page_content;
 mod plan;
+mod quotas;
 mod reload;
 mod rlqs;
 mod rolling;

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::http::{Response, send};
+use crate::support::rlqs::{SmallEnvoy, bucket};
 use crate::support::weir::Weir;
 use crate::support::yaml;
 
@@ -14,7 +15,8 @@ mod schema;
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
 /// The files with the routes of the two listeners.
-const ROUTERS: [&str; 4] = ["routes.rs", "admin.rs", "admin/counters.rs", "admin/explain.rs"];
+const ROUTERS: [&str; 5] =
+    ["routes.rs", "admin.rs", "admin/counters.rs", "admin/explain.rs", "admin/quotas.rs"];
 
 const RULES: &str = "
 domain: d
@@ -107,7 +109,7 @@ fn check_response(page: &Value, method: &str, path: &str, answer: &Response) -> 
 const COUNTER: &str = "/counters?domain=d&descriptor=user=x";
 
 /// Requests to a healthy instance, with every kind of response: method, path, body.
-fn requests() -> [(&'static str, &'static str, String); 25] {
+fn requests() -> [(&'static str, &'static str, String); 28] {
     let check = |key: &str| {
         let entries = json!([{ "entries": [{ "key": key, "value": "x" }] }]);
         json!({ "domain": "d", "descriptors": entries }).to_string()
@@ -142,6 +144,9 @@ fn requests() -> [(&'static str, &'static str, String); 25] {
         ("delete", COUNTER, String::new()),
         ("delete", none, String::new()),
         ("delete", "/counters", String::new()),
+        ("get", "/quotas", String::new()),
+        ("get", "/quotas?limit=1000", String::new()),
+        ("get", "/quotas?limit=0", String::new()),
     ]
 }
 
@@ -201,4 +206,17 @@ fn responses_match_openapi() {
     let documented = documented_responses(&page);
     let unseen: Vec<_> = documented.difference(&seen).collect();
     assert!(unseen.is_empty(), "no request got {unseen:?}");
+}
+
+/// A page with a divided limit, which the pages above do not have.
+#[test]
+fn quotas_of_envoys_match_openapi() {
+    let weir = Weir::setup().rules("d.yaml", RULES).env("WEIR__RLQS__RELEARN", "false").start();
+    let envoy = SmallEnvoy::start(weir.grpc, "d");
+    let user = bucket(&[("user", "x")]);
+    envoy.demand(&user, 10.0);
+    envoy.until_assigned(&user);
+    let answer = send(weir.admin, "GET", "/quotas", &[], b"");
+    check_response(&page(), "get", "/quotas", &answer);
+    assert!(answer.json()["quotas"][0]["holders"][0].is_object(), "{}", answer.body);
 }

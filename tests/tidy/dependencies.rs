@@ -53,12 +53,12 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("xds", "bounded_file escape outage_log tls time rules settings proto"),
     (
         "app",
-        "bounded_file escape time limit descriptor key store decision rules modes limiter \
+        "bounded_file escape time limit descriptor key store decision rules modes limiter rlqs \
          telemetry server settings xds",
     ),
     (
         "cli",
-        "escape time duration limit descriptor key step store decision algorithm rules modes \
+        "escape time duration limit descriptor key step store decision algorithm rules modes rlqs \
          limiter capacity telemetry proto server settings app",
     ),
     ("main", "cli"),

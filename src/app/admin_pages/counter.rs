@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::rfc_3339;
 use crate::decision::Decision;
 use crate::descriptor::ParsedDescriptor;
+use crate::key::CounterKey;
 use crate::limiter::{Counter, Limiter, NoCounter};
 use crate::rules::{Location, Rule, RuleSet};
 use crate::server::CounterError;
@@ -121,12 +122,18 @@ fn identity<'r>(counter: &Counter<'r>) -> CounterIdentity<'r> {
 
 fn place<'r>(limiter: &Limiter, counter: &Counter<'r>, hash: Option<String>) -> Place<'r> {
     let Counter { rule, limit, key } = *counter;
-    let (store, key) = match limiter.backend().shared_store() {
-        Some(guarded) => ("redis", guarded.store().name_of(&key)),
-        None => ("memory", format!("{:016x}{:016x}", key.0[0], key.0[1])),
-    };
+    let store = if limiter.backend().shared_store().is_some() { "redis" } else { "memory" };
+    let key = key_name(limiter, &key);
     let algorithm = limit.algorithm.name();
     Place { counter: hash, algorithm, store, key, location: &rule.location }
+}
+
+/// The name of a counter in the store.
+pub(super) fn key_name(limiter: &Limiter, key: &CounterKey) -> String {
+    match limiter.backend().shared_store() {
+        Some(guarded) => guarded.store().name_of(key),
+        None => format!("{:016x}{:016x}", key.0[0], key.0[1]),
+    }
 }
 
 fn tier(counter: &Counter<'_>, decision: &Decision) -> ShownTier {

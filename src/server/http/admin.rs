@@ -16,6 +16,7 @@ mod access;
 mod counters;
 mod explain;
 mod origin;
+mod quotas;
 mod token;
 
 pub(in crate::server) use access::AdminAccess;
@@ -33,6 +34,8 @@ pub trait AdminApi: Send + Sync + 'static {
     fn settings(&self) -> serde_json::Value;
     /// `/top`: the counters denied most in the last minute.
     fn top(&self) -> serde_json::Value;
+    /// `/quotas`: at most `limit` of the limits that the quota service divides, most demand first.
+    fn quotas(&self, limit: usize) -> serde_json::Value;
     /// `/explain`: which rule matches a descriptor of `domain`, and why.
     fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> serde_json::Value;
     /// `/explain`: the rule of `domain` with this selector or name. `None` if there is none.
@@ -69,6 +72,7 @@ const INDEX: &str = "\
 /top       the counters denied most in the last minute (JSON)
 /explain   POST {domain, descriptor}: which rule matches, and why (JSON)
 /counters  ?domain=D&descriptor=k=v,k=v: GET the counter, DELETE it (JSON)
+/quotas    ?limit=N: the limits that RLQS divides, and the share of each holder (JSON)
 ";
 
 /// The routes of the admin port.
@@ -84,7 +88,9 @@ pub(in crate::server) fn router<A: AdminApi>(
         get(move || pages.answer(move || render(&api)))
     };
     // A further protected path is one more `merge`.
-    let protected = Router::new().merge(counters::router(api.clone(), bounds));
+    let protected = Router::new()
+        .merge(counters::router(api.clone(), bounds))
+        .merge(quotas::router(api.clone(), pages.clone()));
     Router::new()
         .route("/", get(INDEX))
         .route("/metrics", page(|api| Page::metrics(api.metrics())))

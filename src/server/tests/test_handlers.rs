@@ -146,4 +146,8 @@ impl AdminApi for FixedPages {
     fn top(&self) -> serde_json::Value {
         serde_json::json!({"top": []})
     }
+
+    fn quotas(&self, limit: usize) -> serde_json::Value {
+        serde_json::json!({"quotas": [], "limit": limit})
+    }
 }
