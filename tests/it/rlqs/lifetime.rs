@@ -107,7 +107,7 @@ fn a_new_process_learns_what_envoys_use() {
     until_halves(both);
     let new = serving(&tenants("second", LIMIT)).env("WEIR__RLQS__RELEARN", "true").start();
     let started = Instant::now();
-    both.map(|envoy| envoy.redirect(new.grpc));
+    both.into_iter().for_each(|envoy| envoy.redirect(new.grpc));
     old.process().terminate();
     until("both streams end", || both.iter().all(|envoy| !envoy.ended().is_empty()));
     for envoy in both {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_prefix_is_an_error_before_its_message_arrives() {
+    fn a_bad_prefix_is_an_error_at_once() {
         let too_large = framed(0, &[7; 21]);
         let table = [
             (&framed(1, &[7])[..5], GrpcCode::Unimplemented, "compressed reports"),
