@@ -14,7 +14,7 @@ use crate::support::schedule::shared;
 const AT_ONCE: usize = 16;
 
 /// How the settlements of a walk are called: by the script, by the function, or by both in turns.
-const FORMS: [fn(usize) -> bool; 3] = [|_| false, |_| true, |index| index % 2 == 0];
+const FORMS: [fn(usize) -> bool; 3] = [|_| false, |_| true, |index| index.is_multiple_of(2)];
 
 #[test]
 fn settlements_are_the_same_in_lua() {
