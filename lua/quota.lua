@@ -74,20 +74,24 @@ local function settle(key, argument)
   while at <= #argument do
     local id, wanted, held, want, expires
     id, wanted, held, want, expires, at = parse(CHANGE, argument, at)
-    local place = places[id]
-    if place or (places_end - removed < HOLDERS_MAX and expires > now) then
-      local share, old, ends, expires_before, others, _ = min(held, SHARES), 0, 0, 0, sum
-      if place then
-        _, share, old, ends, expires_before = parse(HOLDING, record(place))
-        others = sum - max(share, old)
-      else
-        place, places[id], places_end = places_end, places_end, places_end + 1
+    local place, others, applies = places[id], sum, nil
+    local share, old, ends, expires_before, _ = min(held, SHARES), 0, 0, nil, nil
+    if place then
+      _, share, old, ends, expires_before = parse(HOLDING, record(place))
+      others = sum - max(share, old)
+      applies = expires >= expires_before -- otherwise it arrived after a newer change
+    else
+      applies = places_end - removed < HOLDERS_MAX and expires > now
+    end
+    if applies then
+      if not place then
+        place, places_end = places_end, places_end + 1
+        places[id] = place
       end
       -- A raise gets at most what the others leave, and a holder keeps what it has until it is lowered.
       local given = min(wanted, max(SHARES - others, share))
       if given < share then old, ends = max(share, old), max(ends, now + grace) end
       if ends <= now then old = 0 end
-      expires = max(expires, expires_before)
       if not fresh[place] then freshened = freshened + 1 end
       fresh[place] = pack(HOLDING, id, given, old, ends, expires, want)
       sum, last = others + max(given, old), max(last, expires)
