@@ -76,7 +76,7 @@ pub struct LedgerSnapshot {
 /// The holdings of one quota.
 ///
 /// **Invariant:** the sum over all holdings of `max(share, old_share)` is at most [`SHARES`], if it
-/// was so before, and if the `held` of holders that the ledger does not have fit as well.
+/// was so before, and if the `held` of holders that the ledger does not have fits as well.
 ///
 /// Proof, for each operation of [`Ledger::settle`]:
 ///
@@ -124,37 +124,29 @@ impl Holding {
 impl Ledger {
     /// Applies the changes, and returns all holdings after them.
     ///
-    /// Expired holdings and ended graces are dropped first. A lowered holder gets exactly the share
-    /// of the change. A raised one gets at most the room, and never less than it had.
+    /// Expired holdings and ended graces are dropped first. Then holders that the ledger does not
+    /// have are stored with what they hold, so that no change gives that to another holder. Then each
+    /// change is applied: a lowered holder gets exactly the share of the change; a raised one gets at
+    /// most the room, and never less than it had.
     pub fn settle(&mut self, settlement: &Settlement) -> LedgerSnapshot {
         let now = settlement.now;
         self.convert(settlement.requests, settlement.window);
         self.holdings.retain(|_, holding| holding.expires > now);
         self.holdings.values_mut().for_each(|holding| holding.end_grace(now));
+        settlement.changes.iter().for_each(|change| self.store_unknown(change, now));
         let mut sum: u64 = self.holdings.values().map(Holding::used).sum();
         for change in &settlement.changes {
-            let known = self.holdings.get(&change.holder).copied();
-            if known.is_none() && (self.holdings.len() >= HOLDERS_MAX || change.expires <= now) {
+            // Only a holder that was not stored is missing.
+            let Some(holding) = self.holdings.get_mut(&change.holder) else { continue };
+            if change.expires < holding.expires {
                 continue;
             }
-            if known.is_some_and(|known| change.expires < known.expires) {
-                continue;
-            }
-            let mut holding = known.unwrap_or(Holding {
-                share: change.held.min(SHARES),
-                old_share: 0,
-                old_until: Micros::ZERO,
-                expires: change.expires,
-                want: change.want,
-            });
-            let others = sum - known.map_or(0, |known| known.used());
+            let others = sum - holding.used();
             let room = SHARES.saturating_sub(others);
-            let share = change.share.min(room.max(holding.share));
-            holding.set_share(share, settlement);
+            holding.set_share(change.share.min(room.max(holding.share)), settlement);
             holding.want = change.want;
             holding.expires = change.expires;
             sum = others + holding.used();
-            self.holdings.insert(change.holder, holding);
         }
         let holdings = self.holdings.iter().map(|(holder, holding)| (*holder, *holding));
         LedgerSnapshot { holdings: holdings.collect() }
@@ -163,6 +155,22 @@ impl Ledger {
     /// Whether no holder is stored.
     pub fn is_empty(&self) -> bool {
         self.holdings.is_empty()
+    }
+
+    /// Stores the holder of `change` with what it holds, unless it is stored, has expired, or there are
+    /// [`HOLDERS_MAX`].
+    fn store_unknown(&mut self, change: &Change, now: Micros) {
+        let known = self.holdings.contains_key(&change.holder);
+        if !known && change.expires > now && self.holdings.len() < HOLDERS_MAX {
+            let holding = Holding {
+                share: change.held.min(SHARES),
+                old_share: 0,
+                old_until: Micros::ZERO,
+                expires: change.expires,
+                want: change.want,
+            };
+            self.holdings.insert(change.holder, holding);
+        }
     }
 
     /// Makes all shares parts of `requests` per `window`. A rate of 0 has no parts: the shares remain
@@ -185,8 +193,8 @@ impl Ledger {
     }
 }
 
-/// `share * up / down`, or up to two more, at most [`HELD_MAX`]. Never below the exact quotient: up to
-/// [`HELD_MAX`] the error of the doubles is less than 1.
+/// `share * up / down`, or less than three more, at most [`HELD_MAX`]. Never below the exact quotient:
+/// up to [`HELD_MAX`] the error of the doubles is less than 1.
 fn converted(share: u64, up: f64, down: f64) -> u64 {
     // A share at the end of the range may stand for a larger one, so no rate makes it smaller.
     if share == 0 || share >= HELD_MAX {
@@ -220,3 +228,6 @@ impl LedgerSnapshot {
         SHARES.saturating_sub(self.used(now))
     }
 }
+
+#[cfg(test)]
+mod tests;
