@@ -59,3 +59,6 @@ impl Assignment {
 fn saturated(number: u128) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,3 +76,6 @@ pub fn divide(wants: &[Want]) -> Vec<u64> {
     }
     shares
 }
+
+#[cfg(test)]
+mod tests;

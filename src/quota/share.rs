@@ -72,3 +72,6 @@ fn compare_rates(a: &Tier, b: &Tier) -> Ordering {
     let product = |x: u64, y: Micros| u128::from(x) * u128::from(y.0);
     product(a.requests, b.window).cmp(&product(b.requests, a.window))
 }
+
+#[cfg(test)]
+mod tests;
