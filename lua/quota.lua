@@ -66,35 +66,42 @@ local function settle(key, argument)
     end
   end
 
+  local function put(place, holding)
+    if not fresh[place] then freshened = freshened + 1 end
+    fresh[place] = holding
+  end
+
   local function record(place)
     local start = VALUE_HEAD_SIZE + place * HOLDING_SIZE
     return fresh[place] or raw:sub(start + 1, start + HOLDING_SIZE)
   end
 
-  while at <= #argument do
-    local id, wanted, held, want, expires
-    id, wanted, held, want, expires, at = parse(CHANGE, argument, at)
-    local place, others, applies = places[id], sum, nil
-    local share, old, ends, expires_before, _ = min(held, SHARES), 0, 0, nil, nil
-    if place then
-      _, share, old, ends, expires_before = parse(HOLDING, record(place))
-      others = sum - max(share, old)
-      applies = expires >= expires_before -- otherwise it arrived after a newer change
-    else
-      applies = places_end - removed < HOLDERS_MAX and expires > now
+  -- New holders first, with what they already have, so that no raise takes it.
+  for start = at, #argument, CHANGE_SIZE do
+    local id, _, held, want, expires = parse(CHANGE, argument, start)
+    if not places[id] and expires > now and places_end - removed < HOLDERS_MAX then
+      local share = min(held, SHARES)
+      put(places_end, pack(HOLDING, id, share, 0, 0, expires, want))
+      places[id], places_end = places_end, places_end + 1
+      sum, last = sum + share, max(last, expires)
     end
-    if applies then
-      if not place then
-        place, places_end = places_end, places_end + 1
-        places[id] = place
+  end
+
+  for start = at, #argument, CHANGE_SIZE do
+    local id, wanted, _, want, expires = parse(CHANGE, argument, start)
+    local place = places[id]
+    if place then
+      local _, share, old, ends, expires_before = parse(HOLDING, record(place))
+      -- A change that ends before the stored instant arrived after a newer one.
+      if expires >= expires_before then
+        local others = sum - max(share, old)
+        -- A raise gets at most what the others leave, and a holder keeps what it has until it is lowered.
+        local given = min(wanted, max(SHARES - others, share))
+        if given < share then old, ends = max(share, old), max(ends, now + grace) end
+        if ends <= now then old = 0 end
+        put(place, pack(HOLDING, id, given, old, ends, expires, want))
+        sum, last = others + max(given, old), max(last, expires)
       end
-      -- A raise gets at most what the others leave, and a holder keeps what it has until it is lowered.
-      local given = min(wanted, max(SHARES - others, share))
-      if given < share then old, ends = max(share, old), max(ends, now + grace) end
-      if ends <= now then old = 0 end
-      if not fresh[place] then freshened = freshened + 1 end
-      fresh[place] = pack(HOLDING, id, given, old, ends, expires, want)
-      sum, last = others + max(given, old), max(last, expires)
     end
   end
 
