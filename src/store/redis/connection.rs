@@ -268,12 +268,11 @@ fn call_command<'a>(
         CallForm::Function => (&b"FCALL"[..], script.function()),
         CallForm::Script => (&b"EVALSHA"[..], script.sha1()),
     };
-    let count;
     let mut words = vec![name, script.as_bytes(), b""];
     for key in keys {
         words.push(key);
     }
-    count = (words.len() - 3).to_string();
+    let count = (words.len() - 3).to_string();
     words[2] = count.as_bytes();
     for argument in arguments {
         words.push(argument);
