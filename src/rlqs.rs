@@ -34,6 +34,7 @@ mod overview;
 mod quota_action;
 mod quota_rule;
 mod quota_shard;
+mod settling;
 mod shared_ledger;
 mod stream;
 mod tokens;

@@ -12,7 +12,8 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
-use super::engine::{LedgerCall, QuotaEngine, SHARDS};
+use super::engine::{QuotaEngine, SHARDS};
+use super::settling::LedgerCall;
 use crate::key::CounterKey;
 use crate::quota::LedgerSnapshot;
 use crate::store_error::StoreError;
@@ -98,7 +99,7 @@ async fn run_always(engine: Arc<QuotaEngine>) {
 /// Settles quotas when they are due.
 async fn run(engine: Arc<QuotaEngine>) {
     let mut ticks = ticks(TICK);
-    let mut number = 0;
+    let (mut number, mut first) = (0, 0);
     let mut replies: FuturesUnordered<BoxFuture<'static, LedgerReply>> = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -113,7 +114,7 @@ async fn run(engine: Arc<QuotaEngine>) {
                 engine.urgent.notify_one();
             }
         }
-        turns(&engine, &mut replies).await;
+        first = turns(&engine, &mut replies, first).await;
     }
 }
 
@@ -130,15 +131,20 @@ async fn tick(engine: &QuotaEngine, number: usize) {
     }
 }
 
-/// Settles the quotas that are due. With a shared ledger at most [`IN_FLIGHT_MAX`] settlements wait;
-/// the other quotas stay due.
+/// Settles the quotas that are due, from the shard `first` on. With a shared ledger at most
+/// [`IN_FLIGHT_MAX`] settlements wait; the other quotas stay due. Returns the shard to begin with the
+/// next time.
 async fn turns(
     engine: &Arc<QuotaEngine>,
     replies: &mut FuturesUnordered<BoxFuture<'static, LedgerReply>>,
-) {
+    first: usize,
+) -> usize {
     let mut calls = Vec::new();
-    for shard in 0..SHARDS {
-        while replies.len() < IN_FLIGHT_MAX {
+    for shard in first..first + SHARDS {
+        loop {
+            if replies.len() >= IN_FLIGHT_MAX {
+                return shard % SHARDS;
+            }
             let is_more = engine.turn(shard, engine.clock.now(), &mut calls);
             for call in calls.drain(..) {
                 replies.push(Box::pin(settled(engine.clone(), call)));
@@ -149,6 +155,7 @@ async fn turns(
             yield_now().await;
         }
     }
+    first
 }
 
 /// Sends one settlement.
@@ -163,7 +170,7 @@ async fn settled(engine: Arc<QuotaEngine>, call: LedgerCall) -> LedgerReply {
 
 /// Announces the divided rules of this process, and reads those of all instances. A failure changes
 /// nothing: the store has its own log lines about it.
-async fn exchange_rules(engine: Arc<QuotaEngine>) {
+pub(super) async fn exchange_rules(engine: Arc<QuotaEngine>) {
     let Some(ledger) = engine.ledger.clone() else { return };
     let mut ticks = ticks(READ_PERIOD);
     let mut number = 0_u32;

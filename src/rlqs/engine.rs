@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::bucket_budget::BucketBudget;
-use super::counter_quota::{CounterQuota, LocalShare, Recipient, ReportedUse, SettlementCall};
+use super::counter_quota::{CounterQuota, LocalShare, Recipient, ReportedUse};
 use super::divided_rules::DividedRuleIds;
 use super::instance_names::InstanceNames;
 use super::local_holder::LocalHolders;
@@ -18,16 +18,12 @@ use super::quota_shard::QuotaShard;
 use super::shared_ledger::SharedLedger;
 use super::{ActiveRuleSet, GRACE, MARGIN, RlqsConfig};
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
-use crate::quota::{GroupConfig, HolderId, HolderMoved, LedgerSnapshot, Quota};
+use crate::quota::{GroupConfig, HolderId, HolderMoved, Quota};
 use crate::rules::RuleLimit;
-use crate::store_error::StoreError;
 use crate::time::{Clock, ClockOffset, Micros};
 
 /// Shards of the quotas, each with a lock.
 pub(super) const SHARDS: usize = 64;
-
-/// Quotas that a turn settles under one lock. Streams wait for it meanwhile.
-const QUOTAS_PER_LOCK: usize = 8;
 
 /// Divides the limits of rules among the Envoys with buckets and the callers of this process.
 ///
@@ -43,7 +39,7 @@ pub struct QuotaEngine {
     /// `None` with a memory store.
     pub(super) ledger: Option<Arc<dyn SharedLedger>>,
     pub(super) rules: Arc<dyn ActiveRuleSet>,
-    shards: [Mutex<QuotaShard>; SHARDS],
+    pub(super) shards: [Mutex<QuotaShard>; SHARDS],
     pub(super) quota_rules: QuotaRules,
     pub(super) divided: DividedRuleIds,
     pub(super) local: LocalHolders,
@@ -66,13 +62,6 @@ pub(super) struct QuotaPlace {
     pub(super) quota: Quota,
 }
 
-/// A settlement to send to the shared ledger.
-#[derive(Debug)]
-pub(super) struct LedgerCall {
-    pub(super) key: CounterKey,
-    pub(super) call: SettlementCall,
-}
-
 impl fmt::Debug for QuotaEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuotaEngine").finish_non_exhaustive()
@@ -80,7 +69,7 @@ impl fmt::Debug for QuotaEngine {
 }
 
 /// Locks. A panic in a report leaves a quota that later reports correct.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -138,7 +127,7 @@ impl QuotaEngine {
     }
 
     /// From when on the last assignment of a bucket that ends at `now` is not in use.
-    fn unused_from(&self, now: Micros) -> Micros {
+    pub(super) fn unused_from(&self, now: Micros) -> Micros {
         now.saturating_add(self.config.assignment_ttl).saturating_add(MARGIN)
     }
 
@@ -239,66 +228,7 @@ impl QuotaEngine {
         }
     }
 
-    /// Settles at most [`QUOTAS_PER_LOCK`] due quotas of a shard. `calls` gets the settlements for the
-    /// shared ledger. Returns whether more quotas may be due.
-    pub(super) fn turn(&self, number: usize, now: Micros, calls: &mut Vec<LedgerCall>) -> bool {
-        let mut shard = lock(&self.shards[number % SHARDS]);
-        for _ in 0..QUOTAS_PER_LOCK {
-            let Some(key) = shard.take_due(now) else { return false };
-            let Some(quota) = shard.get_mut(&key) else { continue };
-            let mut local = None;
-            if self.ledger.is_some() {
-                let at = quota.group_time(now, self.offset(&key, now));
-                let call = quota.call(now, at, &self.metrics, &mut local);
-                calls.extend(call.map(|call| LedgerCall { key, call }));
-            } else {
-                quota.settle_in_memory(now, &self.metrics, &mut local);
-            }
-            self.assign_local(&key, local, now);
-            self.keep_or_remove(&mut shard, key, now);
-        }
-        true
-    }
-
-    /// The result of a settlement that the shared ledger got.
-    pub(super) fn called(
-        &self,
-        key: &CounterKey,
-        sent_at: Micros,
-        result: Result<LedgerSnapshot, StoreError>,
-        now: Micros,
-    ) {
-        let mut shard = lock(self.shard(key));
-        let Some(quota) = shard.get_mut(key) else { return };
-        let mut local = None;
-        quota.called(result.as_ref().ok(), sent_at, now, &self.metrics, &mut local);
-        match result {
-            Err(error) if quota.has(self.local_id) => self.local.fail(key, error),
-            _ => {}
-        }
-        self.assign_local(key, local, now);
-        // A new holder needs a second settlement at once.
-        let is_ok = result.is_ok();
-        if is_ok {
-            shard.mark_due(*key);
-        }
-        self.keep_or_remove(&mut shard, *key, now);
-    }
-
-    fn keep_or_remove(&self, shard: &mut QuotaShard, key: CounterKey, now: Micros) {
-        let Some(quota) = shard.get_mut(&key) else { return };
-        if quota.is_empty() && !quota.is_in_flight {
-            shard.remove(&key);
-            self.metrics.quotas.subtract();
-            return;
-        }
-        // Without another plan it is looked at when the last assignment has expired.
-        let next = quota.next(now).unwrap_or_else(|| self.unused_from(now));
-        // Later than now: this turn must end.
-        shard.plan(key, next.max(now.saturating_add(Micros::from_millis(1))));
-    }
-
-    fn assign_local(&self, key: &CounterKey, local: Option<LocalShare>, now: Micros) {
+    pub(super) fn assign_local(&self, key: &CounterKey, local: Option<LocalShare>, now: Micros) {
         if let Some(share) = local {
             self.local.assign(key, share, now);
         }
@@ -386,11 +316,11 @@ impl QuotaEngine {
     }
 
     /// The shared ledger's clock minus the local clock; `None` if there is none, or while it is unknown.
-    fn offset(&self, key: &CounterKey, now: Micros) -> Option<ClockOffset> {
+    pub(super) fn offset(&self, key: &CounterKey, now: Micros) -> Option<ClockOffset> {
         self.ledger.as_ref()?.offset(key, now)
     }
 
-    fn shard(&self, key: &CounterKey) -> &Mutex<QuotaShard> {
+    pub(super) fn shard(&self, key: &CounterKey) -> &Mutex<QuotaShard> {
         &self.shards[key.0[0] as usize % SHARDS]
     }
 }

@@ -7,15 +7,16 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use prost::Message;
 
-use super::engine::LedgerCall;
+use super::settling::LedgerCall;
 use super::*;
-use crate::key::KeySeed;
+use crate::descriptor::Entry;
+use crate::key::{CounterKey, KeySeed};
 use crate::proto::bucket_action::BucketAction as WireAction;
 use crate::proto::{
     BlanketRule, BucketId, BucketQuotaUsage, RateLimitQuotaResponse, RateLimitQuotaUsageReports,
     Strategy,
 };
-use crate::rules::{Options, SourceFile};
+use crate::rules::{Found, Options, RuleLimit, SourceFile};
 use crate::time::{Clock, ManualClock};
 
 mod dividing;
@@ -149,6 +150,35 @@ impl Process {
                 self.engine.called(&key, call.sent_at, result, self.clock.now());
             }
         }
+    }
+}
+
+impl Process {
+    /// Checks hits of `tenant` = `value`.
+    fn check(&self, value: &str, hits: i64) -> LocalCheck {
+        let rules = self.rules.rules.lock().expect("no panic").clone();
+        let entries = [Entry { key: "tenant", value }];
+        let Found::Rule(rule) = rules.find("d", &entries) else { panic!("no rule") };
+        let RuleLimit::Limit(limit) = &rule.limit else { panic!("no limit") };
+        let key = rule.key(&KeySeed::fixed([1, 2]), &entries);
+        self.engine.check(rule, limit, &key, hits, self.clock.now())
+    }
+
+    /// How many of `calls` single hits pass.
+    fn passed(&self, value: &str, calls: usize) -> usize {
+        let allowed = |_: &usize| match self.check(value, 1) {
+            LocalCheck::Decided(decision) => decision.allowed,
+            other => panic!("{other:?}"),
+        };
+        (0..calls).filter(allowed).count()
+    }
+
+    /// The counter of `tenant` = `value`.
+    fn counter(&self, value: &str) -> CounterKey {
+        let rules = self.rules.rules.lock().expect("no panic").clone();
+        let entries = [Entry { key: "tenant", value }];
+        let Found::Rule(rule) = rules.find("d", &entries) else { panic!("no rule") };
+        rule.key(&KeySeed::fixed([1, 2]), &entries)
     }
 }
 

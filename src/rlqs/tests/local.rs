@@ -1,30 +1,6 @@
 //! Callers of ShouldRateLimit of a divided rule, with a memory store.
 
 use super::*;
-use crate::descriptor::Entry;
-use crate::key::CounterKey;
-use crate::rules::{Found, RuleLimit};
-
-impl Process {
-    /// Checks hits of `tenant` = `value`.
-    fn check(&self, value: &str, hits: i64) -> LocalCheck {
-        let rules = self.rules.rules.lock().expect("no panic").clone();
-        let entries = [Entry { key: "tenant", value }];
-        let Found::Rule(rule) = rules.find("d", &entries) else { panic!("no rule") };
-        let RuleLimit::Limit(limit) = &rule.limit else { panic!("no limit") };
-        let key: CounterKey = rule.key(&KeySeed::fixed([1, 2]), &entries);
-        self.engine.check(rule, limit, &key, hits, self.clock.now())
-    }
-
-    /// How many of `calls` single hits pass.
-    fn passed(&self, value: &str, calls: usize) -> usize {
-        let allowed = |_: &usize| match self.check(value, 1) {
-            LocalCheck::Decided(decision) => decision.allowed,
-            other => panic!("{other:?}"),
-        };
-        (0..calls).filter(allowed).count()
-    }
-}
 
 /// Callers and an Envoy use one quota.
 #[test]

@@ -1,19 +1,24 @@
 //! Several processes with one ledger in a shared store.
 
+use std::time::Duration;
+
 use super::*;
+use crate::rlqs::driver::exchange_rules;
+use crate::store_error::StoreError;
 use crate::testing::FakeStore;
 
-fn processes(number: usize) -> Vec<Process> {
+fn processes(number: usize) -> (Vec<Process>, Arc<FakeStore>) {
     let clock = Arc::new(ManualClock::at(Micros::from_secs(1_000)));
     let store = Arc::new(FakeStore::new());
     let ledger = || -> Arc<dyn SharedLedger> { store.clone() };
-    (0..number).map(|_| Process::with(config(), clock.clone(), Some(ledger()))).collect()
+    let process = |_| Process::with(config(), clock.clone(), Some(ledger()));
+    ((0..number).map(process).collect(), store)
 }
 
 /// Two processes divide one quota between their Envoys.
 #[test]
 fn processes_divide_one_quota() {
-    let all = processes(2);
+    let (all, _) = processes(2);
     let mut streams: Vec<EnvoyStream> = all.iter().map(|process| process.open(None)).collect();
     let mut rates = [0.0; 2];
     for step in 0..120 {
@@ -40,6 +45,69 @@ fn processes_divide_one_quota() {
         let metrics = process.engine.metrics();
         assert_eq!((metrics.violations.get(), metrics.settlements_error.get()), (0, 0));
     }
+}
+
+/// The rate that an Envoy gets for its bucket; `None` without an assignment.
+fn rate(stream: &mut EnvoyStream) -> Option<f64> {
+    newest(stream).get("tenant=a").map(|got| match got {
+        Got::Rate(rate, _) => *rate,
+        Got::Deny => 0.0,
+        other => panic!("{other:?}"),
+    })
+}
+
+/// While the store fails, an Envoy keeps its share, unless the rule denies.
+#[test]
+fn a_failing_store_renews_or_not() {
+    for (on_error, renewed) in [("allow", Some(100.0)), ("local", Some(100.0)), ("deny", None)] {
+        let (all, store) = processes(1);
+        all[0].reload(&format!(
+            "  - {{key: tenant, rate_limit: {{unit: second, requests_per_unit: 100, \
+             on_error: {on_error}}}}}"
+        ));
+        let mut stream = all[0].open(None);
+        stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+        all[0].turn();
+        assert_eq!(rate(&mut stream), Some(100.0));
+        store.set_reachable(false);
+        for _ in 0..6 {
+            all[0].pass(5_000);
+            rate(&mut stream);
+            stream.report(&report("d", &[("tenant=a", 100)])).expect("valid");
+            all[0].pass(250);
+            assert_eq!(rate(&mut stream), renewed, "{on_error}");
+        }
+        assert!(all[0].engine.metrics().settlements_error.get() > 0);
+        store.set_reachable(true);
+        all[0].pass(5_000);
+        stream.report(&report("d", &[("tenant=a", 100)])).expect("valid");
+        all[0].pass(5_000);
+        assert!(rate(&mut stream).is_some_and(|rate| rate > 90.0), "{on_error}");
+    }
+}
+
+/// Callers of a process without Envoys use their share of what another process divides.
+#[tokio::test(start_paused = true)]
+async fn a_rule_is_divided_in_every_process() {
+    let (all, store) = processes(2);
+    let mut stream = all[0].open(None);
+    stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+    for process in &all {
+        tokio::spawn(exchange_rules(process.engine.clone()));
+    }
+    while !all[1].engine.any_divided().load(Ordering::Relaxed) {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    store.set_reachable(false);
+    assert_eq!(all[1].check("b", 1), LocalCheck::Joining);
+    all[1].turn();
+    assert_eq!(all[1].check("b", 1), LocalCheck::Failed(StoreError::Unreachable));
+    let counter = all[1].counter("b");
+    assert_eq!(all[1].engine.joined(&counter).await, Err(StoreError::Unreachable));
+    store.set_reachable(true);
+    all[1].pass(1_000);
+    assert_eq!(all[1].engine.joined(&counter).await, Ok(()));
+    assert_eq!(all[1].passed("b", 50), 20);
 }
 
 /// The real thread settles a new bucket without a tick of the test.

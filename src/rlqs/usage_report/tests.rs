@@ -46,10 +46,10 @@ proptest! {
             0..5,
         ),
     ) {
-        let pairs: Vec<(Pairs, i64, u64, u64)> = usages
-            .into_iter()
-            .map(|(id, seconds, allowed, denied)| (id.into_iter().collect(), seconds, allowed, denied))
-            .collect();
+        let owned = |(id, seconds, allowed, denied): (BTreeMap<_, _>, i64, u64, u64)| {
+            (id.into_iter().collect(), seconds, allowed, denied)
+        };
+        let pairs: Vec<(Pairs, i64, u64, u64)> = usages.into_iter().map(owned).collect();
         let sent = |(id, seconds, allowed, denied): &(Pairs, i64, u64, u64)| {
             usage(id, *seconds, *allowed, *denied)
         };
