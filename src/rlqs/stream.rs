@@ -1,19 +1,18 @@
 //! The stream of one Envoy: its reports, its buckets, and the actions for it.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::bucket::FoundPlace;
 use super::bucket_id::{self, BucketKey};
-use super::counter_quota::{CounterQuota, Member, Recipient, ReportedUse};
+use super::counter_quota::{CounterQuota, Member, ReportedUse};
 use super::engine::{QuotaEngine, random};
 use super::metrics::RefusedReason;
 use super::outbox::{DueAction, Outbox};
 use super::quota_action::QuotaAction;
-use super::quota_rule::QuotaRule;
-use super::usage_report::{BucketUsage, IdPairs, UsageReport};
+use super::usage_report::{BucketUsage, UsageReport};
 use crate::key::{CounterKey, KeyBuilder, KeySeed};
 use crate::quota::{HolderId, Holding};
 use crate::time::Micros;
@@ -43,7 +42,6 @@ const BUCKET_BYTES: usize = 2
 
 /// The stream of one Envoy. Dropping it ends its buckets: their shares are free when their last
 /// assignments have expired.
-#[derive(Debug)]
 pub struct EnvoyStream {
     engine: Arc<QuotaEngine>,
     /// The instance name. It counts only if no other stream of the domain has it.
@@ -58,6 +56,15 @@ pub struct EnvoyStream {
     id_bytes: usize,
     /// When idle buckets were last looked for.
     swept_at: Micros,
+}
+
+impl fmt::Debug for EnvoyStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, domain, buckets) = (&self.name, &self.domain, self.buckets.len());
+        let mut shown = f.debug_struct("EnvoyStream");
+        shown.field("name", name).field("domain", domain).field("buckets", &buckets);
+        shown.finish_non_exhaustive()
+    }
 }
 
 /// A bucket of the stream.
@@ -159,7 +166,7 @@ impl EnvoyStream {
                 message.len()
             )));
         }
-        let invalid = |domain: &str, error: &dyn std::fmt::Display| {
+        let invalid = |domain: &str, error: &dyn fmt::Display| {
             engine.metrics.refuse(RefusedReason::Message, domain, now);
             ReportError::Invalid(error.to_string())
         };
