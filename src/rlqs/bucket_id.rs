@@ -84,6 +84,3 @@ pub(super) fn put_number(out: &mut Vec<u8>, field: u32, number: u64) {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod tests;

@@ -253,6 +253,3 @@ fn tightest(limit: &Limit) -> (usize, u64) {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod tests;

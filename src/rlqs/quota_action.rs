@@ -73,6 +73,3 @@ fn put_duration(out: &mut Vec<u8>, field: u32, seconds: u64, nanos: u32) {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod tests;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::bucket_id::{self, BucketKey};
+use super::bucket_id::BucketKey;
 use super::counter_quota::{CounterQuota, Member, ReportedUse};
 use super::engine::{QuotaEngine, random};
 use super::metrics::RefusedReason;

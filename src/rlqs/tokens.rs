@@ -163,6 +163,3 @@ fn parts(hits: u64) -> i128 {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod tests;

@@ -179,6 +179,3 @@ fn elapsed_of(mut bytes: &[u8]) -> Result<Micros, UsageError> {
 
 #[cfg(test)]
 mod tests;
-
-#[cfg(test)]
-mod tests;
