@@ -82,7 +82,7 @@ fn a_quota_is_divided_fairly() {
 fn a_want_is_a_demand_with_head_room() {
     let cases = [
         (0, WANT_MIN),
-        (percent(1), WANT_MIN),
+        (percent(1), percent(1) / 100 * 110),
         (percent(10), percent(11)),
         (SHARES, percent(110)),
         (SHARE_MAX, SHARE_MAX - 1),

@@ -103,19 +103,27 @@ fn a_share_is_free_again_when_it_expires() {
     assert!(ledger.is_empty());
 }
 
-/// Otherwise a late settlement would free a share that an Envoy still uses.
+/// A settlement that a slow store applies after a newer one of the same holder.
 #[test]
-fn an_earlier_expiry_has_no_effect() {
+fn a_late_change_is_skipped() {
+    let mut ledger = Ledger::default();
+    let newer = set(&mut ledger, at(1_000), &[(1, 50)]);
+    assert_eq!(set(&mut ledger, at(0), &[(1, 90)]), newer);
+    assert_eq!(set(&mut ledger, at(0), &[(1, 10)]), newer);
+    // The other changes of that settlement count.
+    assert_eq!(shares(&set(&mut ledger, at(0), &[(1, 10), (2, 20)])), [50, 20]);
+}
+
+#[test]
+fn a_clock_that_goes_back_shortens_no_grace() {
     let mut ledger = Ledger::default();
     set(&mut ledger, at(1_000), &[(1, 50)]);
-    let snapshot = set(&mut ledger, at(0), &[(1, 40)]);
-    assert_eq!(snapshot.holdings[0].1.expires, at(13_000));
-    // The lowering at 0 s keeps its own grace, and a later one is not shortened by it either.
-    assert_eq!(snapshot.holdings[0].1.old_until, at(500));
     set(&mut ledger, at(2_000), &[(1, 30)]);
-    let snapshot = set(&mut ledger, at(100), &[(1, 20)]);
-    assert_eq!(snapshot.holdings[0].1.old_until, at(2_500));
-    assert_eq!(snapshot.holdings[0].1.old_share, SHARES / 100 * 40);
+    let earlier = Change { expires: at(20_000), ..change(1, 20, at(100)) };
+    let snapshot = ledger.settle(&settlement(at(100), vec![earlier]));
+    let holding = snapshot.holdings[0].1;
+    assert_eq!((holding.share, holding.old_share), (SHARES / 100 * 20, SHARES / 100 * 50));
+    assert_eq!(holding.old_until, at(2_500));
 }
 
 #[test]
@@ -318,6 +326,10 @@ proptest! {
         };
         prop_assert_eq!(others(&after), others(&before));
         let known = before.get(change.holder);
+        if known.is_some_and(|known| change.expires < known.expires) {
+            prop_assert_eq!(after, before);
+            return Ok(());
+        }
         let Some(holding) = after.get(change.holder) else {
             prop_assert!(known.is_none() && change.expires <= now);
             return Ok(());
@@ -336,7 +348,6 @@ proptest! {
             prop_assert!(holding.old_until >= now.saturating_add(GRACE));
         }
         prop_assert_eq!(holding.want, change.want);
-        let expired = known.map_or(Micros::ZERO, |known| known.expires);
-        prop_assert_eq!(holding.expires, expired.max(change.expires));
+        prop_assert_eq!(holding.expires, change.expires);
     }
 }
