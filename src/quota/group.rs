@@ -13,8 +13,10 @@
 //! - A limit that a reload lowers, until the holders were lowered.
 //! - A stream that is cut without a sign to this instance: a message that lowers does not arrive, and
 //!   the Envoy uses the old share until its next stream or the end of its TTL.
-//! - A ledger that loses its last writes: until the next renewal of the raised holders.
+//! - A ledger that loses its last writes or everything: shares that were raised shortly before, until
+//!   the next renewal of their holders. What a group has seen in the ledger, it does not take.
 //! - Renewals without the ledger, if a rule asks for them.
+//! - A restart without the ledger: what Envoys used before it is an estimate.
 
 use std::collections::BTreeMap;
 
@@ -35,6 +37,9 @@ use targets::{Division, is_significant};
 
 /// How often a shared ledger is read while other instances have holders.
 const READ_PERIOD: Micros = Micros::SECOND;
+
+/// How often it is read while own holders should get more, but there is no room yet.
+const UNMET_READ_PERIOD: Micros = Micros::from_millis(500);
 
 /// How often a shared ledger is read otherwise, so that a holder elsewhere soon gets its part.
 const LONE_READ_PERIOD: Micros = Micros::from_secs(2);
@@ -109,6 +114,8 @@ pub struct QuotaGroup {
     /// Whether holders were renewed without the ledger since the last snapshot.
     alone: bool,
     no_raise_until: Micros,
+    /// Whether the last attempt to raise shares found too little room.
+    unmet: bool,
     due: BTreeMap<HolderId, Due>,
     next: Option<Micros>,
 }
@@ -127,6 +134,7 @@ impl QuotaGroup {
             retry_at: Micros::ZERO,
             alone: false,
             no_raise_until: Micros::ZERO,
+            unmet: false,
             due: BTreeMap::new(),
             next: None,
         }
@@ -156,10 +164,16 @@ impl QuotaGroup {
     }
 
     /// What a holder used before this instance started: `allowed` hits in `elapsed`, by the first report
-    /// of its stream. Envoy rounds `elapsed` down to seconds, so it counts as a second longer. It has an
-    /// effect until [`GroupConfig::relearn_until`] only: the holder gets no larger share until then.
+    /// of its stream. It has an effect until [`GroupConfig::relearn_until`] only: until then the holder
+    /// gets no larger share than the least that allows these hits with a full token bucket. Envoy rounds
+    /// `elapsed` down to seconds, so it counts as a second longer. Two hits do not count: every bucket has
+    /// at least one token, and a hit may belong to the time before.
     pub fn rejoined(&mut self, holder: HolderId, allowed: u64, elapsed: Micros) {
-        let used = self.quota.share_of(allowed, elapsed.saturating_add(Micros::SECOND));
+        let (burst, requests) = (u128::from(self.quota.burst), u128::from(self.quota.requests));
+        let filled = burst * u128::from(self.quota.window.0) / requests.max(1);
+        let filled = Micros(u64::try_from(filled).unwrap_or(u64::MAX));
+        let longest = elapsed.saturating_add(Micros::SECOND).saturating_add(filled);
+        let used = self.quota.share_of(allowed.saturating_sub(2), longest);
         if let Some(holder) = self.holders.get_mut(&holder) {
             holder.set_cap(used.min(SHARES));
         }
@@ -319,7 +333,10 @@ impl QuotaGroup {
             let due = holder.due(id, &self.quota, now, &self.config);
             self.due.extend(due.map(|due| (id, due)));
         }
-        let room = if now < self.no_raise_until { 0 } else { self.view.free(now) };
+        // While others renew alone, what expired in the view may be in use.
+        let waits = self.alone || now < self.no_raise_until;
+        let room = if waits { 0 } else { self.view.free(now) };
+        self.unmet = room < needed;
         for (id, raise) in raises {
             let part = u128::from(raise) * u128::from(room.min(needed)) / u128::from(needed.max(1));
             let Some(holder) = self.holders.get(&id) else { continue };
@@ -380,7 +397,12 @@ impl QuotaGroup {
         }
         let asked = self.view.asked()?;
         let foreign = self.view.holdings(now).any(|(id, _)| !self.holders.contains_key(id));
-        Some(asked.saturating_add(if foreign { READ_PERIOD } else { LONE_READ_PERIOD }))
+        let period = match (foreign, self.unmet) {
+            (true, true) => UNMET_READ_PERIOD,
+            (true, false) => READ_PERIOD,
+            (false, _) => LONE_READ_PERIOD,
+        };
+        Some(asked.saturating_add(period))
     }
 
     /// The next instant at which time alone changes what to settle.

@@ -8,6 +8,13 @@ use crate::time::Micros;
 /// 10 ms, when Envoy's timer follows the first report of a bucket, are not 300 per second.
 const MEASURED_MIN: Micros = Micros::SECOND;
 
+/// Fewer hits say little about a rate: reports have whole hits. So a slow rate is measured over several
+/// reports, up to [`MEASURED_MAX`].
+const HITS_MIN: u64 = 8;
+
+/// The longest time that is measured.
+const MEASURED_MAX: Micros = Micros::from_secs(20);
+
 /// Measures hits per time by the clock of this instance. Envoy's own `time_elapsed` is cut to seconds.
 #[derive(Debug, Default)]
 pub(super) struct DemandMeter {
@@ -27,7 +34,11 @@ impl DemandMeter {
         };
         self.hits = self.hits.saturating_add(hits);
         let elapsed = now.saturating_sub(since);
-        if elapsed >= MEASURED_MIN {
+        let expected = self.measured.is_none_or(|(hits, time)| {
+            u128::from(hits) * u128::from(elapsed.0) >= u128::from(HITS_MIN) * u128::from(time.0)
+        });
+        let enough = expected || self.hits >= HITS_MIN || elapsed >= MEASURED_MAX;
+        if elapsed >= MEASURED_MIN && enough {
             self.measured = Some((self.hits, elapsed));
             self.since = Some(now);
             self.hits = 0;

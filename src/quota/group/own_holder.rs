@@ -32,6 +32,8 @@ pub(super) struct OwnHolder {
     reported: Micros,
     /// Whether a report waits for its renewal in the ledger.
     renew: bool,
+    /// Whether the change in flight renews.
+    renewing: bool,
     /// Whether a snapshot showed what the ledger had of it when it appeared.
     known: bool,
     share: u64,
@@ -63,6 +65,7 @@ impl OwnHolder {
             demand: DemandMeter::default(),
             reported: now,
             renew: true,
+            renewing: false,
             known: false,
             share: 0,
             old: 0,
@@ -162,11 +165,12 @@ impl OwnHolder {
         self.share = share;
     }
 
-    /// An Envoy whose assignment expired uses nothing.
+    /// An Envoy whose assignment expired uses nothing. It gets another one if it still reports.
     pub(super) fn end(&mut self, now: Micros) {
         if self.until <= now {
             self.share = 0;
             self.old = 0;
+            self.renew = true;
         }
     }
 
@@ -193,6 +197,9 @@ impl OwnHolder {
         let expires = end.max(self.written.saturating_add(STEP));
         self.written = expires;
         self.asked = Some(share);
+        // A report that arrives before the answer needs a renewal too.
+        self.renewing = renews;
+        self.renew = self.renew && !renews;
         Change { holder, share, held, want: self.want(quota).number(), expires }
     }
 
@@ -204,7 +211,7 @@ impl OwnHolder {
             // Lost, then it is written again; or refused, because there are too many holders.
             self.restore = asked.is_none() && self.until > now;
             if asked.is_some() {
-                self.renew = false;
+                self.renewing = false;
                 self.lower(0, now, grace);
                 self.until = self.written;
             }
@@ -225,9 +232,9 @@ impl OwnHolder {
             self.restore |= holding.expires.saturating_add(CLOCK_SLACK) < self.until;
             return false;
         };
-        let (renewed, before) = (self.renew, self.share);
-        self.renew = false;
-        self.restore = false;
+        let (renewed, before) = (std::mem::take(&mut self.renewing), self.share);
+        // The stream may have ended while an earlier change was in flight.
+        self.restore = self.left && asked < self.old;
         self.until = holding.expires;
         let granted = asked.min(holding.share);
         if granted < before {
@@ -240,6 +247,7 @@ impl OwnHolder {
     /// The store failed, so it is unknown whether the change was made.
     pub(super) fn fail(&mut self) {
         self.asked = None;
+        self.renew |= std::mem::take(&mut self.renewing);
     }
 
     /// Renews the last share without the ledger. Returns whether the Envoy must get it.

@@ -1,12 +1,16 @@
 //! The target of every holder: its part of the quota by the wants of all.
 
-use super::super::division::{Want, divide};
+use super::super::division::{HEAD_ROOM_PERCENT, Want, divide};
 use super::super::ledger::HolderId;
 use super::super::share::{SHARE_MAX, SHARES};
 
-/// What holders without demand keep together, as a divisor of [`SHARES`]: 2 %. They need it until their
+/// What holders without demand keep together, as a divisor of [`SHARES`]: 1 %. They need it until their
 /// first report of a demand.
-const IDLE_PARTS: u64 = 50;
+const IDLE_PARTS: u64 = 100;
+
+/// The wants in percent of the demands if not all of them fit. Head room that a holder does not use is
+/// lost for the others then, so it is smaller than [`HEAD_ROOM_PERCENT`], and most of the quota is used.
+const SCARCE_PERCENT: u64 = 103;
 
 /// The division of what silent holders leave.
 ///
@@ -36,18 +40,23 @@ impl Division {
         self.wants.dedup_by_key(|(holder, _)| *holder);
         let rest = SHARES.saturating_sub(self.silent);
         let floor = SHARES / IDLE_PARTS / (self.wants.len() as u64).max(1);
-        let of_rest = |share: u64| match scaled(share.max(floor), SHARES, rest) {
-            share if share < SHARE_MAX => Want::Share(share),
-            _ => Want::Share(SHARE_MAX - 1),
+        let of_rest = |want: &Want, percent: u64| match want {
+            Want::Fair => Want::Fair,
+            Want::Share(share) => {
+                let share = scaled(*share, percent, HEAD_ROOM_PERCENT).max(floor);
+                Want::Share(scaled(share, SHARES, rest).min(SHARE_MAX - 1))
+            }
         };
-        let wants: Vec<Want> = self
-            .wants
-            .iter()
-            .map(|(_, want)| match want {
-                Want::Share(share) => of_rest(*share),
-                Want::Fair => Want::Fair,
-            })
-            .collect();
+        let wants = |percent| -> Vec<Want> {
+            self.wants.iter().map(|(_, want)| of_rest(want, percent)).collect()
+        };
+        let generous = wants(HEAD_ROOM_PERCENT);
+        let fair = SHARES / (self.wants.len() as u64).max(1);
+        let sum = generous.iter().fold(0_u64, |sum, want| match want {
+            Want::Fair => sum.saturating_add(fair),
+            Want::Share(share) => sum.saturating_add(*share),
+        });
+        let wants = if sum > SHARES { wants(SCARCE_PERCENT) } else { generous };
         let targets = divide(&wants).into_iter().map(|share| scaled(share, rest, SHARES));
         self.wants.iter().map(|(holder, _)| *holder).zip(targets).collect()
     }
@@ -60,13 +69,14 @@ fn scaled(share: u64, up: u64, down: u64) -> u64 {
     u64::try_from(quotient).unwrap_or(u64::MAX)
 }
 
-/// Whether a change of a share is worth a message: 2 % of the quota or a twentieth of the share, and any
-/// change from or to 0. A report is answered anyway, so its answer contains smaller changes too.
+/// Whether a change of a share is worth a message: more than 2 % of the quota or 4 % of the share, and any
+/// change from or to 0. Two holders with equal demand differ by less than 10 % then. A report is answered
+/// anyway, so its answer contains smaller changes too.
 pub(super) fn is_significant(from: u64, to: u64, answers_report: bool) -> bool {
     if from == 0 || to == 0 {
         return from != to;
     }
     let larger = from.max(to);
-    let part = if answers_report { larger / 200 } else { larger / 20 };
+    let part = if answers_report { larger / 200 } else { larger / 25 };
     from.abs_diff(to) > part.min(SHARES / 50)
 }
