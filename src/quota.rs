@@ -16,3 +16,6 @@ pub use ledger::{
     Change, HELD_MAX, HOLDERS_MAX, HolderId, Holding, Ledger, LedgerSnapshot, Settlement,
 };
 pub use share::{Quota, SHARE_MAX, SHARES};
+
+#[cfg(test)]
+mod tests;

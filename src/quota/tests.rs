@@ -1,0 +1,3 @@
+//! Tests of the division as a whole.
+
+mod simulation;

@@ -1,0 +1,159 @@
+//! A deterministic simulation of the whole division: Envoys as Envoy 1.40 behaves, instances with real
+//! groups, and real ledgers, over networks with latency, loss and outages, in virtual time.
+//!
+//! A seed and a theme determine a run. The laws judge what the Envoys really use, not what the ledger has:
+//!
+//! 1. After every event, the rates in use of a quota are at most the quota. `QuotaGroup` has the exceptions;
+//!    their amount or their time is limited here too.
+//! 2. In 1, 5 and 30 s, the admitted requests are at most the quota of that time, the sizes of the token
+//!    buckets at its start, and the tokens of buckets that became larger.
+//! 3. A holder with demand and an open stream has tokens after 4 s, or 4 s after the shares of an Envoy that
+//!    disappeared expired.
+//! 4. With more demand than the quota, at least 95 % of the quota is used.
+//! 5. Three seconds after a report of each new demand, the division is right.
+//! 6. After another report, holders with equal demand pass equal rates, within 10 %.
+//!
+//! Reports have whole requests, so the laws 4 to 6 apply to quotas of which a fair part has 100 requests
+//! or more in a report interval.
+//!
+//! `WEIR_QUOTA_SIMULATION_SEED=N` repeats one seed, `WEIR_QUOTA_SIMULATION_SEEDS=N` sets their number.
+//! `cargo test --release -- --ignored quota::tests::simulation` runs 1,000 Envoys with 10,000 buckets.
+
+use std::collections::BTreeMap;
+
+mod envoy;
+mod envoy_side;
+mod instance;
+mod laws;
+mod network;
+mod schedule;
+mod world;
+
+use instance::Division;
+use laws::Figures;
+use schedule::{Size, Theme};
+
+use crate::time::Micros;
+
+/// Seeds of an ordinary run, for each theme.
+const SEEDS: u64 = 1;
+
+const SMALL: Size = Size { envoys: 6, quotas: 2, per_envoy: 2, length: 120, changes: 2, faults: 1 };
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+fn run(seed: u64, theme: Theme, size: Size, division: Division) -> Figures {
+    let mut world = schedule::world(seed, theme, size, division);
+    world.run(Micros::from_secs(size.length));
+    world.figures
+}
+
+fn add(sum: &mut Figures, theme: Theme, seed: u64, figures: Figures) {
+    for (law, (times, what)) in figures.violations {
+        let entry = sum.violations.entry(law).or_insert((0, format!("{theme:?} {seed}: {what}")));
+        entry.0 += times;
+    }
+    sum.samples += figures.samples;
+    sum.utilisation += figures.utilisation;
+    sum.convergence.extend(figures.convergence);
+    sum.largest = sum.largest.max(figures.largest);
+    sum.excused += figures.excused;
+}
+
+/// A percentile of times in seconds.
+fn percentile(sorted: &[u64], percent: usize) -> f64 {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get(last * percent / 100).map_or(0.0, |millis| *millis as f64 / 1e3)
+}
+
+fn show(name: &str, figures: &mut Figures) {
+    figures.convergence.sort_unstable();
+    let times = &figures.convergence;
+    println!(
+        "{name}: {} violations, mean utilisation {:.4} of {} samples, largest sum {:.3} ({} excused), {} \
+         changes of demand converged in {:.2} s (p50), {:.2} s (p90), {:.2} s (p99), {:.2} s (max)",
+        figures.violations.values().map(|(times, _)| times).sum::<u64>(),
+        figures.utilisation / figures.samples.max(1) as f64,
+        figures.samples,
+        figures.largest,
+        figures.excused,
+        times.len(),
+        percentile(times, 50),
+        percentile(times, 90),
+        percentile(times, 99),
+        percentile(times, 100),
+    );
+    for (law, (times, what)) in &figures.violations {
+        println!("  {law}: {times}, first: {what}");
+    }
+}
+
+/// The laws hold in all themes.
+#[test]
+fn laws_hold_on_random_schedules() {
+    let seeds = match number("WEIR_QUOTA_SIMULATION_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("WEIR_QUOTA_SIMULATION_SEEDS").unwrap_or(SEEDS),
+    };
+    let mut all = BTreeMap::new();
+    for theme in Theme::ALL {
+        let mut sum = Figures::default();
+        for seed in seeds.clone() {
+            add(&mut sum, theme, seed, run(seed, theme, SMALL, Division::Groups));
+        }
+        show(&format!("{theme:?}"), &mut sum);
+        all.extend(
+            sum.violations.into_iter().map(|(law, what)| (format!("{theme:?} {law}"), what)),
+        );
+    }
+    assert!(all.is_empty(), "{all:#?}");
+}
+
+/// The first law finds a wrong division: the whole quota for every holder.
+#[test]
+fn a_wrong_division_breaks_the_first_law() {
+    for seed in 0..2 {
+        let figures = run(seed, Theme::Demand, SMALL, Division::Whole);
+        assert!(figures.violations.contains_key("1 sum"), "{seed}: {:?}", figures.violations);
+    }
+}
+
+/// The first law finds a missing grace: a share is given to another holder before its last one has the
+/// message that lowers it.
+#[test]
+fn a_missing_grace_breaks_the_first_law() {
+    let broken = (0..4).any(|seed| {
+        let mut world = schedule::world(seed, Theme::Demand, SMALL, Division::Groups);
+        world.setup.config.grace = Micros::ZERO;
+        world.run(Micros::from_secs(SMALL.length));
+        world.figures.violations.contains_key("1 sum")
+    });
+    assert!(broken);
+}
+
+/// The larger run.
+#[test]
+#[ignore = "takes minutes; run it optimised"]
+fn laws_hold_with_a_thousand_envoys() {
+    let number = |name: &str, otherwise| number(name).unwrap_or(otherwise);
+    let envoys = number("WEIR_QUOTA_SIMULATION_ENVOYS", 1_000) as usize;
+    let quotas = number("WEIR_QUOTA_SIMULATION_QUOTAS", 1_000) as usize;
+    let per_envoy = number("WEIR_QUOTA_SIMULATION_BUCKETS", 10) as usize;
+    let length = number("WEIR_QUOTA_SIMULATION_SECONDS", 200);
+    let size = Size { envoys, quotas, per_envoy, length, changes: 50, faults: 20 };
+    for theme in [Theme::Restarts, Theme::Calls] {
+        let started = std::time::Instant::now();
+        let mut world = schedule::world(1, theme, size, Division::Groups);
+        world.run(Micros::from_secs(length));
+        let name = format!(
+            "{theme:?}, {} calls, {} messages, {:.1} s",
+            world.calls_made,
+            world.messages,
+            started.elapsed().as_secs_f64()
+        );
+        show(&name, &mut world.figures);
+        assert!(world.figures.violations.is_empty(), "{:#?}", world.figures.violations);
+    }
+}

@@ -1,0 +1,266 @@
+//! What instances do in the simulated world: the engine around the groups.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::network::CALL_TIMEOUT;
+use super::world::{Call, Event, Usage, World};
+use crate::quota::{
+    Assignment, Due, GroupConfig, HolderId, Ledger, LedgerSnapshot, Quota, QuotaGroup, SHARES,
+};
+use crate::time::Micros;
+
+/// How often the driver looks for due groups.
+const DRIVE_PERIOD: Micros = Micros::from_millis(250);
+
+/// Who divides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Division {
+    /// The groups of weir.
+    Groups,
+    /// Every holder gets the whole quota, as a control.
+    Whole,
+}
+
+/// One instance.
+#[derive(Debug)]
+pub(super) struct Instance {
+    pub(super) running: bool,
+    /// Counts processes.
+    pub(super) epoch: u64,
+    /// Its clock minus the true time, in microseconds.
+    pub(super) skew: u64,
+    groups: BTreeMap<usize, QuotaGroup>,
+    /// The requests that it has as the limit of a quota.
+    requests: HashMap<usize, u64>,
+    /// Its own ledgers, if they are not shared.
+    ledgers: BTreeMap<usize, Ledger>,
+    /// The stream of a holder.
+    streams: HashMap<HolderId, usize>,
+    config: GroupConfig,
+}
+
+impl Instance {
+    pub(super) fn new(skew: u64, config: GroupConfig) -> Instance {
+        Instance {
+            running: false,
+            epoch: 0,
+            skew,
+            groups: BTreeMap::new(),
+            requests: HashMap::new(),
+            ledgers: BTreeMap::new(),
+            streams: HashMap::new(),
+            config,
+        }
+    }
+}
+
+impl World {
+    /// The clock of an instance. It starts at an hour, so that skews and past instants fit.
+    fn local(&self, instance: usize) -> Micros {
+        Micros(self.now.0 + 3_600_000_000 + self.instances[instance].skew)
+    }
+
+    /// The process of an instance starts.
+    pub(super) fn start(&mut self, instance: usize) {
+        let started = self.local(instance);
+        let state = &mut self.instances[instance];
+        state.running = true;
+        let mut config = self.setup.config;
+        if self.setup.relearn && state.epoch > 0 {
+            config.relearn_until = Micros(started.0 + config.ttl.0 + config.margin.0);
+        }
+        state.config = config;
+        let epoch = state.epoch;
+        self.at(self.now, Event::Drive { instance, epoch });
+    }
+
+    /// The process of an instance ends. Its Envoys notice it at once.
+    pub(super) fn stop(&mut self, instance: usize, pause: Micros) {
+        let state = &mut self.instances[instance];
+        state.running = false;
+        state.epoch += 1;
+        state.groups.clear();
+        state.ledgers.clear();
+        state.streams.clear();
+        for envoy in 0..self.envoys.len() {
+            let stream = self.envoys[envoy].stream;
+            if stream.is_some_and(|stream| self.streams[stream].instance == instance) {
+                self.envoys[envoy].stream = None;
+                self.disturb(envoy);
+            }
+        }
+        self.after(pause, Event::Start { instance });
+    }
+
+    /// An instance learns the limit of a quota.
+    pub(super) fn learn(&mut self, instance: usize, quota: usize) {
+        let requests = self.quotas[quota].quota.requests;
+        let state = &mut self.instances[instance];
+        state.requests.insert(quota, requests);
+        if let Some(group) = state.groups.get_mut(&quota) {
+            let burst = self.quotas[quota].quota.burst;
+            let window = self.quotas[quota].quota.window;
+            group.set_quota(Quota { requests, window, burst });
+        }
+    }
+
+    /// The tick of the driver.
+    pub(super) fn drive(&mut self, instance: usize, epoch: u64) {
+        if self.instances[instance].epoch != epoch {
+            return;
+        }
+        let local = self.local(instance);
+        let groups = self.instances[instance].groups.iter();
+        let due = groups.filter(|(_, group)| group.next().is_some_and(|next| next <= local));
+        let quotas: Vec<usize> = due.map(|(quota, _)| *quota).collect();
+        quotas.into_iter().for_each(|quota| self.pump(instance, quota));
+        self.after(DRIVE_PERIOD, Event::Drive { instance, epoch });
+    }
+
+    /// Settles a group while there is something to settle.
+    fn pump(&mut self, instance: usize, quota: usize) {
+        loop {
+            let local = self.local(instance);
+            let state = &mut self.instances[instance];
+            let Some(group) = state.groups.get_mut(&quota) else { return };
+            let settlement = group.settlement(local);
+            let dues = group.take_due();
+            if group.is_empty() {
+                state.groups.remove(&quota);
+            }
+            self.deliver(instance, quota, dues);
+            let Some(settlement) = settlement else { return };
+            self.calls_made += 1;
+            if self.setup.config.shared {
+                let call = self.calls_made;
+                let times = self.faults.call(instance, self.now, &mut self.rng);
+                let epoch = self.instances[instance].epoch;
+                self.calls.insert(call, Call { instance, epoch, quota, sent_at: local });
+                if let Some(run) = times.run {
+                    let (settlement, reply) = (Box::new(settlement), times.reply);
+                    self.at(run, Event::Run { call, quota, settlement, reply });
+                }
+                if times.reply.is_none() {
+                    self.after(CALL_TIMEOUT, Event::Timeout { call });
+                }
+                return;
+            }
+            let state = &mut self.instances[instance];
+            let snapshot = state.ledgers.entry(quota).or_default().settle(&settlement);
+            let group = state.groups.get_mut(&quota).expect("it was there");
+            group.settled(Some(&snapshot), local, local, false);
+            let dues = group.take_due();
+            self.deliver(instance, quota, dues);
+        }
+    }
+
+    /// The result of a call, or its timeout.
+    pub(super) fn answered(&mut self, call: u64, snapshot: Option<&LedgerSnapshot>) {
+        let Some(call) = self.calls.remove(&call) else { return };
+        if self.instances[call.instance].epoch != call.epoch {
+            return;
+        }
+        let local = self.local(call.instance);
+        let Some(group) = self.instances[call.instance].groups.get_mut(&call.quota) else { return };
+        group.settled(snapshot, call.sent_at, local, self.setup.renew_alone);
+        let dues = group.take_due();
+        self.deliver(call.instance, call.quota, dues);
+        self.pump(call.instance, call.quota);
+    }
+
+    fn deliver(&mut self, instance: usize, quota: usize, dues: Vec<Due>) {
+        for due in dues {
+            let Some(stream) = self.instances[instance].streams.get(&due.holder) else { continue };
+            let stream = *stream;
+            self.messages += 1;
+            let way = Micros(500 + self.rng.below(100_000));
+            let arrives = self.arrival(stream, 1, way);
+            self.at(arrives, Event::Assigned { stream, quota, due });
+        }
+    }
+
+    /// A report arrives.
+    pub(super) fn reported(&mut self, stream: usize, usages: &[Usage]) {
+        let (instance, epoch) = (self.streams[stream].instance, self.streams[stream].epoch);
+        if self.instances[instance].epoch != epoch || !self.streams[stream].open {
+            return;
+        }
+        for usage in usages {
+            match self.setup.division {
+                Division::Groups => self.count(stream, instance, usage),
+                Division::Whole => {
+                    let quota = &self.quotas[usage.quota].quota;
+                    let due = Due {
+                        holder: HolderId([0, 0]),
+                        assignment: Assignment::of(quota, SHARES),
+                        generation: 1,
+                        ttl: self.setup.config.ttl,
+                    };
+                    let arrives = self.arrival(stream, 1, Micros(1_000));
+                    self.at(arrives, Event::Assigned { stream, quota: usage.quota, due });
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, stream: usize, instance: usize, usage: &Usage) {
+        let local = self.local(instance);
+        let known = self.streams[stream].holders.get(&usage.quota).copied();
+        let holder = known.unwrap_or_else(|| self.join(stream, instance, usage, false));
+        let group = self.instances[instance].groups.get_mut(&usage.quota);
+        let moved = group.is_none_or(|group| group.report(holder, usage.asked, local).is_err());
+        if moved {
+            self.remove_holder(stream, instance, usage.quota, holder);
+            let holder = self.join(stream, instance, usage, true);
+            let group = self.instances[instance].groups.get_mut(&usage.quota).expect("joined");
+            group.report(holder, usage.asked, local).expect("a new holder");
+        }
+    }
+
+    /// A bucket appears on a stream.
+    fn join(&mut self, stream: usize, instance: usize, usage: &Usage, random: bool) -> HolderId {
+        let local = self.local(instance);
+        let envoy = self.streams[stream].envoy;
+        let quota = usage.quota;
+        let named = HolderId([envoy as u64, quota as u64]);
+        let taken = self.instances[instance].streams.contains_key(&named);
+        let holder = if self.envoys[envoy].named && !taken && !random {
+            named
+        } else {
+            HolderId([self.rng.next() | 1 << 63, quota as u64])
+        };
+        let state = &mut self.instances[instance];
+        let mut of_quota = self.quotas[quota].quota;
+        of_quota.requests = *state.requests.get(&quota).unwrap_or(&of_quota.requests);
+        let new = || QuotaGroup::new(of_quota, state.config);
+        let group = state.groups.entry(quota).or_insert_with(new);
+        group.join(holder, local);
+        if usage.elapsed > 0 {
+            group.rejoined(holder, usage.passed, Micros::from_secs(usage.elapsed));
+        }
+        state.streams.insert(holder, stream);
+        self.streams[stream].holders.insert(quota, holder);
+        holder
+    }
+
+    fn remove_holder(&mut self, stream: usize, instance: usize, quota: usize, holder: HolderId) {
+        self.streams[stream].holders.remove(&quota);
+        self.instances[instance].streams.remove(&holder);
+        if let Some(group) = self.instances[instance].groups.get_mut(&quota) {
+            group.leave(holder);
+        }
+    }
+
+    /// An instance notices the end of a stream.
+    pub(super) fn ended(&mut self, stream: usize) {
+        let (instance, epoch) = (self.streams[stream].instance, self.streams[stream].epoch);
+        if self.instances[instance].epoch != epoch || !self.streams[stream].open {
+            return;
+        }
+        self.streams[stream].open = false;
+        for (quota, holder) in self.streams[stream].holders.clone() {
+            self.remove_holder(stream, instance, quota, holder);
+        }
+        self.disturb(self.streams[stream].envoy);
+    }
+}

@@ -1,0 +1,281 @@
+//! The laws of a quota, judged after every event or at every sample.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::envoy::{Rate, SimBucket};
+use super::envoy_side::REPORT_PERIOD;
+use crate::quota::Quota;
+use crate::time::Micros;
+
+/// The time between two samples.
+pub(super) const SAMPLE_PERIOD: Micros = Micros::from_millis(250);
+
+/// The windows of the second law, in samples: 1 s, 5 s, 30 s.
+const WINDOWS: [usize; 3] = [4, 20, 120];
+
+/// How long after a complete report of all changed demands the division is right.
+pub(super) const SETTLE_TIME: Micros = Micros::from_secs(3);
+
+/// How long after a fault it is: a lost share expires after 13 s, and then two reports follow.
+pub(super) const FAULT_TIME: Micros = Micros::from_secs(26);
+
+/// The requests of a fair part in a report interval from which a division is judged.
+const REPORTED_MIN: f64 = 100.0;
+
+/// How long a holder with demand may be without tokens.
+const STARVING_MAX: Micros = Micros::from_secs(4);
+
+/// The numbers of all quotas of a run.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    pub(super) violations: BTreeMap<&'static str, (u64, String)>,
+    /// Samples of converged quotas with more demand than quota, and the sum of their utilisations.
+    pub(super) samples: u64,
+    pub(super) utilisation: f64,
+    /// Times from a change of demand to the right division, in milliseconds.
+    pub(super) convergence: Vec<u64>,
+    /// The largest part of a quota in use, also by the exceptions.
+    pub(super) largest: f64,
+    /// How often a rate in use was above the quota because of an exception.
+    pub(super) excused: u64,
+}
+
+impl Figures {
+    pub(super) fn violate(&mut self, law: &'static str, what: impl FnOnce() -> String) {
+        let entry = self.violations.entry(law).or_insert_with(|| (0, what()));
+        entry.0 += 1;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    admitted: f64,
+    minted: f64,
+    sizes: u64,
+}
+
+/// One quota and what its holders really use.
+#[derive(Debug)]
+pub(super) struct SimQuota {
+    pub(super) quota: Quota,
+    pub(super) index: usize,
+    /// The Envoys that have a bucket.
+    pub(super) envoys: Vec<usize>,
+    /// The sum of the rates in use, and the part of it that is an exception.
+    used: Rate,
+    missed: Rate,
+    /// The limit is larger until then: a reload lowers it.
+    larger: Option<(Micros, Rate)>,
+    /// Until then the sum is not judged: the ledger lost writes.
+    pub(super) amnesty: Micros,
+    sizes: u64,
+    minted: f64,
+    admitted: f64,
+    samples: VecDeque<Sample>,
+    /// Before this instant the division need not be right.
+    pub(super) settles_at: Micros,
+    /// The last instant at which a share was lost until it expires.
+    pub(super) departed: Micros,
+    /// Changes of demand without a complete report: the Envoy and the instant.
+    pub(super) unreported: BTreeMap<usize, Micros>,
+    /// The change of demand whose convergence is measured, and the last wrong sample since.
+    changed: Option<(Micros, Micros)>,
+}
+
+impl SimQuota {
+    pub(super) fn new(quota: Quota, index: usize, envoys: Vec<usize>) -> SimQuota {
+        SimQuota {
+            quota,
+            index,
+            envoys,
+            used: 0,
+            missed: 0,
+            larger: None,
+            amnesty: Micros::ZERO,
+            sizes: 0,
+            minted: 0.0,
+            admitted: 0.0,
+            samples: VecDeque::new(),
+            settles_at: FAULT_TIME,
+            departed: Micros::ZERO,
+            unreported: BTreeMap::new(),
+            changed: None,
+        }
+    }
+
+    fn limit(&self) -> Rate {
+        i128::from(self.quota.requests) * 1_000_000_000_000_000 / i128::from(self.quota.window.0)
+    }
+
+    /// Sets another limit. A lower one holds when all instances know it and a silent holder expired.
+    pub(super) fn set_requests(&mut self, requests: u64, known: Micros) {
+        let before = self.larger.map_or(0, |(_, larger)| larger).max(self.limit());
+        self.quota.requests = requests;
+        self.larger = Some((known.saturating_add(Micros::from_secs(20)), before));
+        self.fault(known);
+    }
+
+    /// A fault: the division may be wrong for a while, and convergence is not measured.
+    pub(super) fn fault(&mut self, now: Micros) {
+        self.settles_at = self.settles_at.max(now.saturating_add(FAULT_TIME));
+        self.changed = None;
+    }
+
+    /// A change of demand.
+    pub(super) fn change(&mut self, envoy: usize, now: Micros, figures: &mut Figures) {
+        if now >= self.settles_at && self.unreported.is_empty() {
+            self.record(figures);
+            self.changed = Some((now, now));
+        } else if self.changed.is_some_and(|(at, _)| at != now) {
+            self.changed = None;
+        }
+        self.unreported.insert(envoy, now);
+    }
+
+    /// Records the time to converge of the last change of demand.
+    pub(super) fn record(&mut self, figures: &mut Figures) {
+        if let Some((changed, wrong)) = self.changed.take() {
+            figures.convergence.push(wrong.saturating_sub(changed).0 / 1_000);
+        }
+    }
+
+    /// A report of a bucket, whose last one was at `before`.
+    pub(super) fn reported(&mut self, envoy: usize, before: Option<Micros>, now: Micros) {
+        let Some(changed) = self.unreported.get(&envoy) else { return };
+        if before.is_some_and(|before| before >= *changed) {
+            self.unreported.remove(&envoy);
+            self.settles_at = self.settles_at.max(now.saturating_add(SETTLE_TIME));
+        }
+    }
+
+    /// Applies `change` to a bucket, and checks the first law.
+    pub(super) fn with<T>(
+        &mut self,
+        bucket: &mut SimBucket,
+        now: Micros,
+        figures: &mut Figures,
+        change: impl FnOnce(&mut SimBucket) -> T,
+    ) -> T {
+        let missed =
+            |bucket: &SimBucket| bucket.missed.map_or(0, |missed| (bucket.rate() - missed).max(0));
+        self.used -= bucket.rate();
+        self.missed -= missed(bucket);
+        self.sizes -= u64::from(bucket.size());
+        let result = change(bucket);
+        self.used += bucket.rate();
+        self.missed += missed(bucket);
+        self.sizes += u64::from(bucket.size());
+        let limit = match self.larger {
+            Some((until, larger)) if now < until => larger.max(self.limit()),
+            _ => self.limit(),
+        };
+        figures.largest = figures.largest.max(self.used as f64 / limit as f64);
+        if self.used - self.missed > limit && now >= self.amnesty {
+            let (index, used, missed) = (self.index, self.used, self.missed);
+            figures.violate("1 sum", || {
+                format!("{now:?} quota {index}: {used} of {limit} in use, {missed} excused")
+            });
+        } else if self.used > limit {
+            figures.excused += 1;
+        }
+        result
+    }
+
+    /// Tokens that an assignment added.
+    pub(super) fn mint(&mut self, tokens: f64) {
+        self.minted += tokens;
+    }
+
+    /// A sample, with the buckets of all Envoys: their index, whether they have an open stream, and the
+    /// bucket.
+    pub(super) fn sample(
+        &mut self,
+        mut buckets: Vec<(usize, bool, &mut SimBucket)>,
+        now: Micros,
+        figures: &mut Figures,
+    ) {
+        self.larger = self.larger.filter(|(until, _)| now < *until);
+        self.admitted += buckets.iter_mut().map(|(_, _, b)| b.take_admitted(now)).sum::<f64>();
+        self.judge_windows(now, figures);
+        for (envoy, connected, bucket) in &mut buckets {
+            let starves = *connected && bucket.demand > 0.0 && bucket.rate() == 0;
+            bucket.starved = if starves { bucket.starved.or(Some(now)) } else { None };
+            let lost_until = self.departed.saturating_add(Micros::from_secs(14));
+            let since = bucket.starved.map(|since| since.max(lost_until));
+            if since.is_some_and(|since| now > since.saturating_add(STARVING_MAX)) {
+                figures.violate("3 starving", || format!("{now:?} quota {} {envoy}", self.index));
+            }
+        }
+        let limit = self.limit() as f64 / 1e9;
+        if limit * 5.0 / (buckets.len() as f64) < REPORTED_MIN {
+            self.changed = None;
+            return;
+        }
+        let demand: f64 = buckets.iter().map(|(_, _, bucket)| bucket.demand).sum();
+        let flow: f64 = buckets.iter().map(|(_, _, bucket)| bucket.flow()).sum();
+        let (reached, idle) = (flow / demand.min(limit).max(1e-9), demand == 0.0);
+        let unfair = unfairness(&buckets);
+        if (!idle && reached < 0.95) || unfair > 0.1 {
+            if let Some((_, wrong)) = &mut self.changed {
+                *wrong = now;
+            }
+        }
+        if now < self.settles_at || !self.unreported.is_empty() {
+            return;
+        }
+        if demand > limit {
+            figures.samples += 1;
+            figures.utilisation += flow / limit;
+        }
+        let index = self.index;
+        if !idle && reached < 0.95 {
+            figures.violate("4, 5 utilisation", || {
+                format!("{now:?} quota {index}: {flow:.2} of {demand:.2}, limit {limit:.2}")
+            });
+        }
+        if unfair > 0.1 && now >= self.settles_at.saturating_add(REPORT_PERIOD) {
+            figures.violate("5, 6 fairness", || format!("{now:?} quota {index}: {unfair:.3}"));
+        }
+    }
+
+    fn judge_windows(&mut self, now: Micros, figures: &mut Figures) {
+        let sample = Sample { admitted: self.admitted, minted: self.minted, sizes: self.sizes };
+        self.samples.push_front(sample);
+        self.samples.truncate(WINDOWS[2] + 1);
+        if now < self.amnesty || self.larger.is_some() || self.missed > 0 {
+            self.samples.truncate(1);
+        }
+        for window in WINDOWS {
+            let Some(start) = self.samples.get(window) else { continue };
+            let seconds = window as f64 * SAMPLE_PERIOD.0 as f64 / 1e6;
+            let rated = self.limit() as f64 / 1e9 * seconds;
+            let most = rated + start.sizes as f64 + sample.minted - start.minted;
+            let admitted = sample.admitted - start.admitted;
+            if admitted > most * (1.0 + 1e-9) + 1e-6 {
+                let index = self.index;
+                figures.violate("2 window", || {
+                    format!("{now:?} quota {index}: {admitted} of {most} in {seconds} s")
+                });
+            }
+        }
+    }
+}
+
+/// The largest difference of the rates of two Envoys with equal demand, as a part of the larger rate.
+fn unfairness(buckets: &[(usize, bool, &mut SimBucket)]) -> f64 {
+    let mut by_demand: Vec<(f64, f64)> = buckets
+        .iter()
+        .filter(|(_, connected, bucket)| *connected && bucket.demand > 0.0)
+        .map(|(_, _, bucket)| (bucket.demand, bucket.flow()))
+        .collect();
+    by_demand.sort_unstable_by(|a, b| a.partial_cmp(b).expect("no NaN"));
+    let mut worst = 0.0_f64;
+    let mut least = (f64::NAN, 0.0);
+    for (demand, flow) in by_demand {
+        if demand != least.0 {
+            least = (demand, flow);
+        }
+        worst = worst.max((flow - least.1) / flow.max(1e-9));
+    }
+    worst
+}

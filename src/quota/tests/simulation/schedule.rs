@@ -1,0 +1,222 @@
+//! Random schedules: what happens to a world, by a seed and a theme.
+
+use super::envoy::{SimBucket, SimEnvoy};
+use super::envoy_side::REPORT_PERIOD;
+use super::instance::{Division, Instance};
+use super::laws::SimQuota;
+use super::network::Faults;
+use super::world::{Action, Event, Setup, World};
+use crate::quota::{GroupConfig, Quota};
+use crate::testing::Rng;
+use crate::time::Micros;
+
+/// What a schedule is about. Every theme has changes of demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Theme {
+    /// Nothing else.
+    Demand,
+    /// Envoys start again, and streams end. The first law has no exception.
+    Restarts,
+    /// Streams end long before their instance notices it.
+    HalfOpen,
+    /// Calls are lost, late or out of order; instances stop.
+    Calls,
+    /// The ledger is away for all instances or for one.
+    Outages,
+    /// The same, and holders are renewed alone.
+    OutagesAlone,
+    /// A replica without the last writes becomes the primary.
+    FailOver,
+    /// The ledger loses everything.
+    Flush,
+    /// One instance with its own ledger, which starts again.
+    Relearn,
+    /// Limits change.
+    Reload,
+}
+
+impl Theme {
+    pub(super) const ALL: [Theme; 10] = [
+        Theme::Demand,
+        Theme::Restarts,
+        Theme::HalfOpen,
+        Theme::Calls,
+        Theme::Outages,
+        Theme::OutagesAlone,
+        Theme::FailOver,
+        Theme::Flush,
+        Theme::Relearn,
+        Theme::Reload,
+    ];
+}
+
+/// How large a world is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Size {
+    pub(super) envoys: usize,
+    pub(super) quotas: usize,
+    /// Quotas of which each Envoy has a bucket.
+    pub(super) per_envoy: usize,
+    /// Seconds.
+    pub(super) length: u64,
+    /// Changes of demand and faults, in ten seconds.
+    pub(super) changes: u64,
+    pub(super) faults: u64,
+}
+
+/// The times of a group with the default settings.
+pub(super) fn config(shared: bool) -> GroupConfig {
+    GroupConfig {
+        grace: Micros::from_millis(500),
+        ttl: Micros::from_secs(12),
+        margin: Micros::SECOND,
+        shared,
+        relearn_until: Micros::ZERO,
+    }
+}
+
+/// A random part of the demand of a quota for one of its `holders`.
+fn demand(rng: &mut Rng, quota: &Quota, holders: usize) -> f64 {
+    let rate = quota.requests as f64 * 1e6 / quota.window.0 as f64;
+    let fair = rate / holders.max(1) as f64;
+    let levels = [0.0, 0.1, 0.3, 0.5, 1.0, 1.0, 1.5, 2.0, 3.0, 3.0, 6.0];
+    rng.pick(&levels) * fair
+}
+
+/// A world with its schedule.
+pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> World {
+    let mut rng = Rng::new(seed);
+    let shared = theme != Theme::Relearn;
+    let setup = Setup {
+        division,
+        config: config(shared),
+        relearn: theme == Theme::Relearn,
+        renew_alone: theme == Theme::OutagesAlone,
+        excuse: !matches!(theme, Theme::Demand | Theme::Restarts | Theme::Relearn),
+    };
+    let mut quotas: Vec<SimQuota> = (0..size.quotas)
+        .map(|index| {
+            let requests = rng.pick(&[10, 60, 300, 1_000, 50_000]);
+            let window = rng.pick(&[Micros::SECOND, Micros::SECOND, Micros::from_secs(60)]);
+            let burst = (requests / 5).max(1);
+            SimQuota::new(Quota { requests, window, burst }, index, Vec::new())
+        })
+        .collect();
+    let mut envoys: Vec<SimEnvoy> = Vec::new();
+    for index in 0..size.envoys {
+        let mut envoy = SimEnvoy {
+            named: rng.chance(40),
+            epoch: 0,
+            phase: Micros(rng.below(REPORT_PERIOD.0)),
+            stream: None,
+            buckets: std::collections::BTreeMap::new(),
+        };
+        for _ in 0..size.per_envoy {
+            let quota = rng.below(size.quotas as u64) as usize;
+            let fallback = if shared { rng.pick(&[0.0, 0.0, 5.0]) } else { 0.0 };
+            let bucket = SimBucket::new(fallback);
+            if envoy.buckets.insert(quota, bucket).is_none() {
+                quotas[quota].envoys.push(index);
+            }
+        }
+        envoys.push(envoy);
+    }
+    for envoy in &mut envoys {
+        for (quota, bucket) in &mut envoy.buckets {
+            let holders = quotas[*quota].envoys.len();
+            bucket.demand = demand(&mut rng, &quotas[*quota].quota, holders);
+        }
+    }
+    let count = if shared { 1 + rng.below(4) as usize } else { 1 };
+    let count = if theme == Theme::Demand { count } else { count.max(2) };
+    let count = if shared { count } else { 1 };
+    let instances: Vec<Instance> =
+        (0..count).map(|_| Instance::new(rng.below(100_000), setup.config)).collect();
+    let actions = actions(&mut rng, theme, size, count, &envoys, &quotas);
+    let replicates = theme == Theme::FailOver;
+    let mut world = World::new(setup, rng, envoys, instances, quotas, replicates);
+    for (at, action) in actions {
+        world.at(at, Event::Act(action));
+    }
+    world
+}
+
+/// The actions of a world. There are faults in the first half of its time only.
+fn actions(
+    rng: &mut Rng,
+    theme: Theme,
+    size: Size,
+    instances: usize,
+    envoys: &[SimEnvoy],
+    quotas: &[SimQuota],
+) -> Vec<(Micros, Action)> {
+    let mut actions = Vec::new();
+    let length = size.length * 1_000_000;
+    for _ in 0..size.length * size.changes / 10 {
+        let envoy = rng.below(envoys.len() as u64) as usize;
+        let known: Vec<usize> = envoys[envoy].buckets.keys().copied().collect();
+        let quota = rng.pick(&known);
+        let holders = quotas[quota].envoys.len();
+        let demand = demand(rng, &quotas[quota].quota, holders);
+        actions.push((Micros(rng.below(length)), Action::Demand { envoy, quota, demand }));
+    }
+    if theme == Theme::Demand {
+        return actions;
+    }
+    for _ in 0..(size.length * size.faults / 20).max(1) {
+        let at = Micros(rng.below(length / 2));
+        let envoy = rng.below(envoys.len() as u64) as usize;
+        let instance = rng.below(instances as u64) as usize;
+        let pause = Micros(500_000 + rng.below(20_000_000));
+        let ends = at.saturating_add(pause);
+        let noticed = Micros(rng.below(200_000));
+        match theme {
+            Theme::Demand => {}
+            Theme::Restarts if rng.chance(50) => actions.push((at, Action::Restart { envoy })),
+            Theme::Restarts => actions.push((at, Action::Cut { envoy, noticed })),
+            Theme::HalfOpen => {
+                let noticed = Micros(rng.below(20_000_000));
+                actions.push((at, Action::Cut { envoy, noticed }));
+            }
+            Theme::Calls if rng.chance(30) => {
+                actions.push((at, Action::Stop { instance, pause }));
+            }
+            Theme::Calls => {
+                let mut percent = || rng.below(30);
+                let (lost_requests, lost_replies) = (percent(), percent());
+                let faults = Faults {
+                    lost_requests,
+                    lost_replies,
+                    late_requests: percent(),
+                    cut_off: vec![],
+                };
+                actions.push((at, Action::Faults(faults)));
+                actions.push((ends, Action::Faults(Faults::default())));
+            }
+            Theme::Outages | Theme::OutagesAlone => {
+                let all = rng.chance(50) || theme == Theme::OutagesAlone;
+                let cut_off = if all { (0..instances).collect() } else { vec![instance] };
+                let long = Micros(pause.0 * rng.below(3));
+                actions.push((at, Action::Faults(Faults { cut_off, ..Faults::default() })));
+                actions.push((ends.saturating_add(long), Action::Faults(Faults::default())));
+            }
+            Theme::FailOver => {
+                let lag = Micros(rng.below(2_000_000));
+                actions.push((at, Action::FailOver { lag }));
+            }
+            Theme::Flush => actions.push((at, Action::Flush)),
+            Theme::Relearn => {
+                let pause = Micros(pause.0 / 3);
+                actions.push((at, Action::Stop { instance, pause }));
+            }
+            Theme::Reload => {
+                let quota = rng.below(quotas.len() as u64) as usize;
+                let before = quotas[quota].quota.requests;
+                let requests = (before * (1 + rng.below(30)) / 10).max(1);
+                let pause = Micros(rng.below(3_000_000));
+                actions.push((at, Action::Requests { quota, requests, pause }));
+            }
+        }
+    }
+    actions
+}

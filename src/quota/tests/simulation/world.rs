@@ -1,0 +1,339 @@
+//! The simulated world: Envoys, instances, ledgers, and the messages between them, in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+
+use super::envoy::{SimBucket, SimEnvoy};
+use super::instance::{Division, Instance};
+use super::laws::{Figures, SAMPLE_PERIOD, SimQuota};
+use super::network::{Faults, ReplicatedLedger};
+use crate::quota::{Due, GroupConfig, HolderId, LedgerSnapshot, Settlement};
+use crate::testing::Rng;
+use crate::time::Micros;
+
+/// What an Envoy reports of one bucket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usage {
+    pub(super) quota: usize,
+    pub(super) asked: u64,
+    pub(super) passed: u64,
+    /// Whole seconds.
+    pub(super) elapsed: u64,
+}
+
+/// A stream of an Envoy to an instance.
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) envoy: usize,
+    pub(super) instance: usize,
+    /// The process of the instance.
+    pub(super) epoch: u64,
+    /// Whether the instance still has it.
+    pub(super) open: bool,
+    pub(super) holders: BTreeMap<usize, HolderId>,
+    /// The last arrival on each side: messages keep their order.
+    pub(super) arrivals: [Micros; 2],
+}
+
+/// A call to the ledger.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) instance: usize,
+    pub(super) epoch: u64,
+    pub(super) quota: usize,
+    /// By the clock of the instance.
+    pub(super) sent_at: Micros,
+}
+
+/// A change from outside.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    Demand {
+        envoy: usize,
+        quota: usize,
+        demand: f64,
+    },
+    /// The process of an Envoy starts again.
+    Restart {
+        envoy: usize,
+    },
+    /// A stream ends. Its instance notices it after a time.
+    Cut {
+        envoy: usize,
+        noticed: Micros,
+    },
+    /// The process of an instance ends, and another one starts after a time.
+    Stop {
+        instance: usize,
+        pause: Micros,
+    },
+    Faults(Faults),
+    /// All ledgers continue without their last writes.
+    FailOver {
+        lag: Micros,
+    },
+    /// All ledgers lose everything.
+    Flush,
+    /// Another limit; instance `i` learns it after `i` times the pause.
+    Requests {
+        quota: usize,
+        requests: u64,
+        pause: Micros,
+    },
+}
+
+#[derive(Debug)]
+pub(super) enum Event {
+    Tick { envoy: usize, epoch: u64 },
+    Report { stream: usize, usages: Vec<Usage> },
+    Ended { stream: usize },
+    Assigned { stream: usize, quota: usize, due: Due },
+    Expired { envoy: usize, quota: usize, serial: u64 },
+    Drive { instance: usize, epoch: u64 },
+    Run { call: u64, quota: usize, settlement: Box<Settlement>, reply: Option<Micros> },
+    Reply { call: u64, snapshot: LedgerSnapshot },
+    Timeout { call: u64 },
+    Start { instance: usize },
+    Learn { instance: usize, quota: usize },
+    Sample,
+    Act(Action),
+}
+
+struct Entry(Micros, u64, Event);
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.1 == other.1
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+/// How a world works.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setup {
+    pub(super) division: Division,
+    pub(super) config: GroupConfig,
+    /// Whether instances start with the relearn time.
+    pub(super) relearn: bool,
+    pub(super) renew_alone: bool,
+    /// Whether lost messages that lower a share are excused.
+    pub(super) excuse: bool,
+}
+
+/// Everything.
+pub(super) struct World {
+    pub(super) setup: Setup,
+    pub(super) now: Micros,
+    pub(super) rng: Rng,
+    pub(super) envoys: Vec<SimEnvoy>,
+    pub(super) instances: Vec<Instance>,
+    pub(super) quotas: Vec<SimQuota>,
+    pub(super) ledgers: Vec<ReplicatedLedger>,
+    pub(super) streams: Vec<Stream>,
+    pub(super) calls: HashMap<u64, Call>,
+    pub(super) calls_made: u64,
+    pub(super) messages: u64,
+    pub(super) faults: Faults,
+    pub(super) figures: Figures,
+    events: BinaryHeap<Reverse<Entry>>,
+    count: u64,
+}
+
+impl World {
+    pub(super) fn new(
+        setup: Setup,
+        rng: Rng,
+        envoys: Vec<SimEnvoy>,
+        instances: Vec<Instance>,
+        quotas: Vec<SimQuota>,
+        replicates: bool,
+    ) -> World {
+        let mut world = World {
+            setup,
+            now: Micros::ZERO,
+            rng,
+            envoys,
+            instances,
+            ledgers: quotas.iter().map(|_| ReplicatedLedger::new(replicates)).collect(),
+            quotas,
+            streams: Vec::new(),
+            calls: HashMap::new(),
+            calls_made: 0,
+            messages: 0,
+            faults: Faults::default(),
+            figures: Figures::default(),
+            events: BinaryHeap::new(),
+            count: 0,
+        };
+        for envoy in 0..world.envoys.len() {
+            let at = world.envoys[envoy].phase;
+            world.at(at, Event::Tick { envoy, epoch: 0 });
+        }
+        for instance in 0..world.instances.len() {
+            world.at(Micros(instance as u64 * 70_000), Event::Start { instance });
+        }
+        world.at(SAMPLE_PERIOD, Event::Sample);
+        world
+    }
+
+    /// Adds an event.
+    pub(super) fn at(&mut self, at: Micros, event: Event) {
+        self.count += 1;
+        self.events.push(Reverse(Entry(at.max(self.now), self.count, event)));
+    }
+
+    /// Adds an event after a time.
+    pub(super) fn after(&mut self, pause: Micros, event: Event) {
+        self.at(self.now.saturating_add(pause), event);
+    }
+
+    /// Runs until `end`.
+    pub(super) fn run(&mut self, end: Micros) {
+        while let Some(Reverse(Entry(at, _, event))) = self.events.pop() {
+            if at > end {
+                break;
+            }
+            self.now = at;
+            self.handle(event);
+        }
+        for quota in &mut self.quotas {
+            quota.record(&mut self.figures);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Tick { envoy, epoch } => self.tick(envoy, epoch),
+            Event::Report { stream, usages } => self.reported(stream, &usages),
+            Event::Ended { stream } => self.ended(stream),
+            Event::Assigned { stream, quota, due } => self.assigned(stream, quota, &due),
+            Event::Expired { envoy, quota, serial } => {
+                self.change_bucket(envoy, quota, |bucket, now| {
+                    if bucket.serial == serial {
+                        bucket.expire(now);
+                    }
+                });
+            }
+            Event::Drive { instance, epoch } => self.drive(instance, epoch),
+            Event::Run { call, quota, settlement, reply } => {
+                let snapshot = self.ledgers[quota].settle(&settlement, self.now);
+                if let Some(reply) = reply {
+                    self.at(reply, Event::Reply { call, snapshot });
+                }
+            }
+            Event::Reply { call, snapshot } => self.answered(call, Some(&snapshot)),
+            Event::Timeout { call } => self.answered(call, None),
+            Event::Start { instance } => {
+                self.start(instance);
+                self.fault_everywhere();
+                if self.setup.relearn && now > Micros::SECOND {
+                    self.lose_writes();
+                }
+            }
+            Event::Learn { instance, quota } => self.learn(instance, quota),
+            Event::Sample => self.sample(),
+            Event::Act(action) => self.act(action),
+        }
+    }
+
+    /// Changes a bucket, and judges the first law.
+    pub(super) fn change_bucket<T>(
+        &mut self,
+        envoy: usize,
+        quota: usize,
+        change: impl FnOnce(&mut SimBucket, Micros) -> T,
+    ) -> T {
+        let now = self.now;
+        let bucket = self.envoys[envoy].buckets.get_mut(&quota).expect("the quota of a bucket");
+        self.quotas[quota].with(bucket, now, &mut self.figures, |bucket| change(bucket, now))
+    }
+
+    fn sample(&mut self) {
+        if !self.faults.cut_off.is_empty() {
+            self.fault_everywhere();
+        }
+        for quota in &mut self.quotas {
+            let envoys = std::mem::take(&mut quota.envoys);
+            let mut of_quota = Vec::with_capacity(envoys.len());
+            let mut rest = self.envoys.as_mut_slice();
+            let mut skipped = 0;
+            for index in &envoys {
+                let (envoy, behind) = std::mem::take(&mut rest)[*index - skipped..]
+                    .split_first_mut()
+                    .expect("ordered envoys");
+                (rest, skipped) = (behind, *index + 1);
+                let connected = envoy.stream.is_some();
+                of_quota.push((
+                    *index,
+                    connected,
+                    envoy.buckets.get_mut(&quota.index).expect("a bucket"),
+                ));
+            }
+            quota.sample(of_quota, self.now, &mut self.figures);
+            quota.envoys = envoys;
+        }
+        self.after(SAMPLE_PERIOD, Event::Sample);
+    }
+
+    fn act(&mut self, action: Action) {
+        let now = self.now;
+        match action {
+            Action::Demand { envoy, quota, demand } => {
+                self.quotas[quota].change(envoy, now, &mut self.figures);
+                self.change_bucket(envoy, quota, |bucket, now| {
+                    bucket.advance(now);
+                    bucket.demand = demand;
+                });
+            }
+            Action::Restart { envoy } => self.restart(envoy),
+            Action::Cut { envoy, noticed } => self.cut(envoy, noticed),
+            Action::Stop { instance, pause } => self.stop(instance, pause),
+            Action::Faults(faults) => {
+                self.faults = faults;
+                self.fault_everywhere();
+            }
+            Action::FailOver { lag } => {
+                self.ledgers.iter_mut().for_each(|ledger| ledger.fail_over(lag, now));
+                self.lose_writes();
+            }
+            Action::Flush => {
+                self.ledgers.iter_mut().for_each(ReplicatedLedger::flush);
+                self.lose_writes();
+            }
+            Action::Requests { quota, requests, pause } => {
+                let all = Micros(pause.0 * self.instances.len() as u64);
+                self.quotas[quota].set_requests(requests, now.saturating_add(all));
+                for instance in 0..self.instances.len() {
+                    let pause = Micros(pause.0 * instance as u64);
+                    self.after(pause, Event::Learn { instance, quota });
+                }
+            }
+        }
+    }
+
+    fn lose_writes(&mut self) {
+        self.fault_everywhere();
+        for quota in &mut self.quotas {
+            // Until the last assignment of before the loss expired.
+            quota.amnesty = self.now.saturating_add(Micros::from_secs(14));
+        }
+    }
+
+    pub(super) fn fault_everywhere(&mut self) {
+        for quota in &mut self.quotas {
+            quota.fault(self.now);
+            quota.departed = self.now;
+        }
+    }
+}
