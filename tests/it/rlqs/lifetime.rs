@@ -118,7 +118,8 @@ fn a_new_process_learns_what_envoys_use() {
     let learnt = TTL + Duration::from_secs(1);
     while started.elapsed() < learnt {
         let sum: f64 = both.iter().map(|envoy| envoy.rate(&tenant())).sum();
-        assert!(sum <= LIMIT as f64 * 1.001, "{sum} assigned");
+        // What an Envoy reports of one second has some of its saved tokens.
+        assert!(sum <= LIMIT as f64 * 1.05, "{sum} assigned");
         std::thread::sleep(Duration::from_millis(20));
     }
     until_halves(both);

@@ -9,7 +9,7 @@ use envoy_types::pb::envoy::r#type::v3::rate_limit_strategy::{BlanketRule, Strat
 use super::bucket::Assigned;
 use super::service::rate_limit_quota_response::BucketAction;
 use super::service::rate_limit_quota_response::bucket_action::BucketAction as Kind;
-use super::{BucketName, RateLimitQuotaResponse};
+use super::{BucketName, REPORT_INTERVAL, RateLimitQuotaResponse};
 
 /// The most actions of a message.
 const ACTIONS_MAX: usize = 1000;
@@ -40,12 +40,13 @@ fn action(action: BucketAction) -> Result<CheckedAction, String> {
         Kind::QuotaAssignmentAction(assignment) => assignment,
     };
     let ttl = assignment.assignment_time_to_live.ok_or_else(|| wrong("no time to live"))?;
-    if ttl.seconds < 1 || ttl.nanos != 0 {
-        return Err(wrong("the time to live is not one or more whole seconds"));
+    let whole = Duration::from_secs(u64::try_from(ttl.seconds).unwrap_or(0));
+    if whole < 2 * REPORT_INTERVAL || ttl.nanos != 0 {
+        return Err(wrong("the time to live is not in whole seconds, or shorter than two reports"));
     }
     let strategy = assignment.rate_limit_strategy.ok_or_else(|| wrong("no strategy"))?;
     let assigned = assigned(strategy).map_err(wrong)?;
-    Ok((name, Some((assigned, Duration::from_secs(ttl.seconds.unsigned_abs())))))
+    Ok((name, Some((assigned, whole))))
 }
 
 fn assigned(strategy: RateLimitStrategy) -> Result<Assigned, &'static str> {
