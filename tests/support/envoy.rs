@@ -33,15 +33,21 @@ pub(crate) struct Envoy {
 
 impl Envoy {
     /// Starts Envoy `version` with `config`, whose listeners should have port 0. Waits until it
-    /// serves.
+    /// serves. One worker is enough.
     pub(crate) fn start(version: &str, config: &str) -> Envoy {
+        Envoy::with_workers(1, version, config)
+    }
+
+    /// Starts Envoy with this number of workers.
+    pub(crate) fn with_workers(workers: u8, version: &str, config: &str) -> Envoy {
         let folder = TempDir::new().expect("a temporary folder");
         let admin_path = folder.path().join("admin");
         let mut command = envoy(version);
         command.arg("--config-path").arg(config_file(&folder, config));
         command.arg("--admin-address-path").arg(&admin_path);
-        // One worker is enough. Without hot restart several Envoys can run at the same time.
-        command.args(["--disable-hot-restart", "--concurrency", "1", "--log-level", "info"]);
+        command.args(["--concurrency", &workers.to_string(), "--log-level", "info"]);
+        // Without hot restart several Envoys can run at the same time.
+        command.arg("--disable-hot-restart");
         let process = Process::spawn(&format!("envoy {version}"), command);
         process.wait_for("that it serves", |line| {
             line.contains("all dependencies initialized. starting workers").then_some(())
@@ -60,6 +66,11 @@ impl Envoy {
     /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()
+    }
+
+    /// Whether it runs.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        self.process.is_alive()
     }
 
     /// Sends `GET path` through the ingress listener.
