@@ -7,11 +7,13 @@ use crate::support::envoy::upstream::{self, Upstream};
 use crate::support::envoy::{self, Envoy, NEWEST, OLDEST};
 use crate::support::http::Response;
 use crate::support::rls::Code;
+use crate::support::wait::until;
 use crate::support::weir::Weir;
 use crate::support::window_edge::within_an_hour;
 
 const BASIC: &str = include_str!("../../examples/envoy/basic.yaml");
 const COSTS: &str = include_str!("../../examples/envoy/costs.yaml");
+const RLQS: &str = include_str!("../../examples/envoy/rlqs.yaml");
 
 /// The rules of the example, with windows of an hour or more (see [`within_an_hour`]).
 const RULES: &str = "
@@ -29,6 +31,9 @@ descriptors:
 /// The example itself: its windows are long enough.
 const COST_RULES: &str = include_str!("../../examples/rules/costs.yaml");
 
+/// The example of limits that weir divides among Envoys.
+const RLQS_RULES: &str = include_str!("../../examples/rules/rlqs.yaml");
+
 fn get_as_anna(envoy: &Envoy, path: &str) -> Response {
     envoy.get(path, &[("x-user", "anna")])
 }
@@ -36,7 +41,7 @@ fn get_as_anna(envoy: &Envoy, path: &str) -> Response {
 #[test]
 fn every_example_is_accepted_by_both_envoys() {
     for version in [NEWEST, OLDEST] {
-        for (name, example) in [("basic", BASIC), ("costs", COSTS)] {
+        for (name, example) in [("basic", BASIC), ("costs", COSTS), ("rlqs", RLQS)] {
             let verdict = envoy::validate(version, example);
             assert_eq!(verdict, Ok(()), "{name}.yaml on {version}");
         }
@@ -236,6 +241,30 @@ fn a_cost_in_the_response_is_charged_at_the_end() {
             assert_eq!(peek.response.overall_code, Code::OverLimit as i32);
             assert_eq!(upstream.requests().len(), 3);
         });
+    }
+}
+
+/// Envoy allows until it has an assignment, then five requests at once and one in two seconds. Each tenant
+/// has its own bucket.
+#[test]
+fn the_quota_of_the_example_is_enforced() {
+    for version in [NEWEST, OLDEST] {
+        // No Envoy has an assignment of a service before this one.
+        let weir = Weir::setup().rules("rlqs.yaml", RLQS_RULES).env("WEIR__RLQS__RELEARN", "false");
+        let (weir, upstream) = (weir.start(), Upstream::start());
+        let envoy = Envoy::start(version, &envoy::tuned(RLQS, weir.grpc, upstream.address));
+        let status = |tenant| envoy.get("/", &[("x-tenant", tenant)]).status;
+        let mut passed = 0;
+        until("a request is denied", || {
+            let status = status("acme");
+            assert!([200, 429].contains(&status), "{status}");
+            passed += u32::from(status == 200);
+            status == 429
+        });
+        assert!(passed > 5, "{passed} passed, with the first one");
+        assert_eq!(status("other"), 200);
+        assert_eq!(envoy.get("/", &[]).status, 200, "the bucket of requests without a tenant");
+        assert_eq!(weir.metric("weir_rlqs_streams", &[]), 1);
     }
 }
 

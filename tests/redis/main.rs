@@ -24,6 +24,7 @@ mod leased;
 mod metrics_format;
 mod outage_log;
 mod quota;
+mod rlqs_envoy;
 mod round_trips;
 mod secured;
 mod slots;
@@ -46,6 +47,7 @@ mod support {
     pub(crate) mod metrics_page;
     pub(crate) mod on_redis;
     pub(crate) mod process;
+    pub(crate) mod quota_run;
     pub(crate) mod redis;
     pub(crate) mod resident;
     pub(crate) mod rls;

@@ -77,11 +77,6 @@ impl Run {
         Run { nodes: nodes.collect(), begin, version: version.to_owned() }
     }
 
-    /// The version of the Envoys.
-    pub(crate) fn version(&self) -> &str {
-        &self.version
-    }
-
     /// Whole seconds since the first request.
     pub(crate) fn second(&self) -> usize {
         self.second_of(Instant::now())
@@ -99,8 +94,7 @@ impl Run {
 
     /// Waits until `second` begins and the requests of those before it are answered.
     pub(crate) fn until_second(&self, second: usize) {
-        let at = self.instant(second) + ANSWERED;
-        thread::sleep(at.saturating_duration_since(Instant::now()));
+        until(self.instant(second) + ANSWERED);
     }
 
     /// Changes the demands, in requests per second.
@@ -176,7 +170,7 @@ impl Run {
         for (envoy, actions) in actions.iter().enumerate() {
             for report in self.reports(envoy) {
                 let after = |sent: &&Sent| sent.at >= report.at && sent.at < report.at + ANSWER;
-                let ttl = actions.iter().filter(after).filter_map(|sent| sent.assigned?.ttl.into());
+                let ttl = actions.iter().filter(after).filter_map(|sent| Some(sent.assigned?.ttl));
                 if let Some(ttl) = ttl.max().filter(|ttl: &Duration| *ttl < 2 * INTERVAL) {
                     errors.push(format!("Envoy {envoy}: a report was answered for {ttl:?}"));
                 }
@@ -193,8 +187,8 @@ impl Run {
         last.map_or(0, |(_, demand)| *demand)
     }
 
-    /// A table in CSV: a line per Envoy and whole second.
-    pub(crate) fn csv(&self) -> String {
+    /// A table in CSV: a line per Envoy and whole second. `part` is its first column.
+    pub(crate) fn csv(&self, part: &str) -> String {
         let (record, actions) = (self.record(), self.actions());
         let mut text = String::new();
         for second in 0..self.second() {
@@ -202,8 +196,9 @@ impl Run {
                 let sample = record.second(envoy, second);
                 let assigned = rate_at(actions, self.instant(second));
                 text += &format!(
-                    "{},{second},{envoy},{},{},{},{assigned:.1}\n",
+                    "{part},{},{second},{},{},{},{},{assigned:.1}\n",
                     self.version,
+                    envoy + 1,
                     self.demand_in(envoy, second),
                     sample.admitted,
                     sample.denied,
@@ -214,5 +209,11 @@ impl Run {
     }
 }
 
+/// Waits until an instant.
+pub(crate) fn until(instant: Instant) {
+    thread::sleep(instant.saturating_duration_since(Instant::now()));
+}
+
 /// The first line of a file with the tables of [`Run::csv`].
-pub(crate) const CSV_HEAD: &str = "envoy_version,second,envoy,demand,admitted,denied,assigned\n";
+pub(crate) const CSV_HEAD: &str =
+    "part,envoy_version,second,envoy,demand,admitted,denied,assigned\n";

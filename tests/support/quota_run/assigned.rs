@@ -90,10 +90,10 @@ pub(crate) fn rate_at(actions: &[Sent], now: Instant) -> f64 {
     current.and_then(|sent| sent.assigned).map_or(0.0, |assigned| assigned.rate)
 }
 
-/// The largest sum of the rates that several Envoys had for one bucket at the same time. An Envoy that
-/// was killed has its rate until it expires.
-pub(crate) fn largest_sum(envoys: &[Vec<Sent>]) -> f64 {
-    let instants = envoys.iter().flatten().map(|sent| sent.at);
+/// The largest sum of the rates that several Envoys had for one bucket at the same time, before `end`. An
+/// Envoy that was killed has its rate until it expires.
+pub(crate) fn largest_sum(envoys: &[Vec<Sent>], end: Instant) -> f64 {
+    let instants = envoys.iter().flatten().map(|sent| sent.at).filter(|at| *at < end);
     let sum = |now: Instant| envoys.iter().map(|actions| rate_at(actions, now)).sum();
     instants.map(sum).fold(0.0, f64::max)
 }

@@ -1,0 +1,177 @@
+//! The steps of the acceptance, each with its bounds.
+
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use super::QUOTA;
+use crate::support::quota_run::assigned::largest_sum;
+use crate::support::quota_run::record::check;
+use crate::support::quota_run::{Run, until};
+use crate::support::weir::Weir;
+
+/// The most requests of all Envoys in a second: the quota and a fifth of it as a burst.
+pub(super) const MOST: u64 = QUOTA as u64 * 6 / 5;
+
+/// Time after which a change of demand has moved shares: one report and 3 s.
+const MOVED: usize = 8;
+
+/// From the start of weir: the time until Envoys have streams again, and until shares are right.
+const STREAMS: Duration = Duration::from_secs(6);
+const SHARES: Duration = Duration::from_secs(12);
+
+/// Running Envoys, and the steps that they have taken.
+pub(super) struct Course {
+    pub(super) run: Run,
+    /// The first second of each step, and its name.
+    pub(super) steps: Vec<(usize, &'static str)>,
+}
+
+impl Course {
+    pub(super) fn begin(run: Run) -> Course {
+        Course { run, steps: Vec::new() }
+    }
+
+    /// Starts a step. Returns its first second.
+    fn step(&mut self, name: &'static str) -> usize {
+        let second = self.run.second();
+        self.steps.push((second, name));
+        second
+    }
+
+    /// Step A: demands of 400, 100 and 50. `settled` seconds later, for `seconds`, the two small ones are
+    /// served.
+    pub(super) fn steady(&mut self, settled: usize, seconds: usize) -> Result<(), String> {
+        let from = self.step("A") + settled;
+        let span = self.passed(from, seconds);
+        let record = self.run.record();
+        record.at_most(MOST, span.clone())?;
+        record.mean(255.0..=303.0, span.clone())?;
+        record.served(1, span.clone())?;
+        record.served(2, span)
+    }
+
+    /// Step B: demands of 50, 400 and 50.
+    pub(super) fn swapped(&mut self, seconds: usize) -> Result<(), String> {
+        let second = self.step("B");
+        self.run.demand(&[50, 400, 50]);
+        let span = self.passed(second + MOVED, seconds);
+        let record = self.run.record();
+        record.at_most(MOST, second..span.end)?;
+        self.swapped_shares(span)
+    }
+
+    /// The shares of step B.
+    pub(super) fn swapped_shares(&self, span: Range<usize>) -> Result<(), String> {
+        let record = self.run.record();
+        record.served(0, span.clone())?;
+        record.at_least(1, 150.0, span.clone())?;
+        record.served(2, span)
+    }
+
+    /// Step C: demands of 400, 400 and 50. The large ones get as much as each other.
+    pub(super) fn two_large(&mut self, seconds: usize) -> Result<(), String> {
+        let second = self.step("C");
+        self.run.demand(&[400, 400, 50]);
+        let span = self.passed(second + MOVED, seconds);
+        let record = self.run.record();
+        record.at_most(MOST, second..span.end)?;
+        let [one, other] = [0, 1].map(|envoy| record.admitted(envoy, span.clone()));
+        check((one - other).abs() <= one.max(other) / 10.0, || format!("{one} and {other}"))
+    }
+
+    /// Step D: an Envoy is killed. When its last assignment has expired, and at most 2 s later, `heir` has
+    /// at least `rate`.
+    pub(super) fn envoy_killed(
+        &mut self,
+        victim: usize,
+        heir: usize,
+        rate: f64,
+        ttl: Duration,
+    ) -> Result<(), String> {
+        let second = self.step("D");
+        self.run.kill(victim);
+        until(Instant::now() + ttl + Duration::from_secs(2));
+        let assigned = self.run.assigned(heir);
+        check(assigned >= rate, || format!("{assigned} of at least {rate} are assigned"))?;
+        self.run.record().at_most(MOST, second..self.run.second())
+    }
+
+    /// Step E: weir is killed. Assignments are valid until they expire, then Envoy denies.
+    pub(super) fn weir_killed(&mut self, weir: Weir) -> Result<(), String> {
+        let second = self.step("E");
+        drop(weir);
+        let actions = self.run.actions();
+        let last =
+            self.run.alive().into_iter().filter_map(|envoy| actions[envoy].last()?.expires());
+        let ends: Vec<Instant> = last.collect();
+        let first = *ends.iter().min().ok_or("no Envoy has an assignment")?;
+        let last = *ends.iter().max().ok_or("no Envoy has an assignment")?;
+        // Whole seconds: those before any assignment expires, and one that begins 1 s after all have.
+        let held = second + 1..self.run.second_of(first);
+        let after = self.passed(self.run.second_of(last) + 2, 1);
+        let record = self.run.record();
+        record.at_most(MOST, second..after.end)?;
+        check(held.len() >= 2, || format!("all assignments expire in {held:?}"))?;
+        let totals = record.totals(held.clone());
+        check(totals.iter().all(|total| *total >= 200), || format!("{totals:?} in {held:?}"))?;
+        record.at_most(0, after)?;
+        self.run.check_alive()
+    }
+
+    /// Step F: weir starts. Envoys have streams 6 s later, and 12 s later `heir` has at least `rate`. In
+    /// between they have assignments of the weir before and of this one.
+    pub(super) fn restarted(
+        &mut self,
+        name: &'static str,
+        heir: usize,
+        rate: f64,
+        start: impl FnOnce() -> Weir,
+    ) -> Result<Weir, String> {
+        let (second, began) = (self.step(name), Instant::now());
+        let weir = start();
+        self.run.retarget(weir.grpc);
+        until(began + SHARES);
+        let assigned = self.run.assigned(heir);
+        let is_back = |envoy: &usize| {
+            let at: Vec<Instant> =
+                self.run.reports(*envoy).iter().map(|report| report.at).collect();
+            at.iter().any(|at| *at >= began && *at <= began + STREAMS)
+        };
+        let lost: Vec<usize> = self.run.alive().into_iter().filter(|one| !is_back(one)).collect();
+        check(lost.is_empty(), || format!("Envoys {lost:?} have no stream"))?;
+        check(assigned >= rate, || format!("{assigned} of at least {rate} are assigned"))?;
+        let end = self.run.second();
+        self.run.record().at_most_in_any(MOST, second..end)?;
+        Ok(weir)
+    }
+
+    /// Step H: a weir of two is killed. When the shares of its Envoys have expired and these report to the
+    /// other, the shares are right.
+    pub(super) fn one_of_two_killed(&mut self, weir: Weir, ttl: Duration) -> Result<(), String> {
+        let second = self.step("H");
+        drop(weir);
+        let right = second + ttl.as_secs() as usize + 7;
+        let span = self.passed(right, 4);
+        self.run.record().at_most(MOST, second..span.end)?;
+        self.swapped_shares(span)?;
+        self.run.check_alive()
+    }
+
+    /// Waits for `seconds` from second `from` on.
+    pub(super) fn passed(&self, from: usize, seconds: usize) -> Range<usize> {
+        self.run.until_second(from + seconds);
+        from..from + seconds
+    }
+
+    /// Step K: each message has what Envoy needs.
+    pub(super) fn check_messages(&self) -> Result<(), String> {
+        self.run.check_messages()
+    }
+
+    /// What Envoys were assigned at the same time was never more than the quota. This does not hold after
+    /// a restart of a weir that counts in memory: it does not know the assignments before.
+    pub(super) fn check_sum(&self) -> Result<(), String> {
+        let sum = largest_sum(&self.run.actions(), Instant::now());
+        check(sum <= f64::from(QUOTA) + 1e-6, || format!("{sum} per second were assigned"))
+    }
+}
