@@ -16,7 +16,7 @@ GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golan
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation soak h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds modes helm-test helm-docs docs docs-settings
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -96,6 +96,11 @@ simulation: ## random schedules of the modes in virtual time
 # seconds of load between two events.
 soak: $(ENVOYS:%=envoy-%) redis ## reloads, rotations and faults under load
 	WEIR_SOAK_STRICT=1 WEIR_SOAK_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis soak:: -- --nocapture
+
+# The acceptance of RLQS with three versions of Envoy: writes target/rlqs/acceptance.csv, a row per Envoy and
+# second, and docs/rlqs/acceptance.svg. `test` runs its short form.
+rlqs: $(ENVOYS:%=envoy-%) envoy-$(GATEWAY_ENVOY) redis ## Envoys that share a quota, while weir and Envoys fail
+	$(CARGO) test --locked --workspace --test redis -- --ignored --nocapture --test-threads=1 rlqs_envoy::
 
 # Conformance with HTTP/2: h2spec against the gRPC port of a debug build, or of the binary WEIR.
 h2spec: target/h2spec/h2spec ## conformance of the gRPC port with HTTP/2

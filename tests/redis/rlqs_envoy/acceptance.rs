@@ -1,4 +1,4 @@
-//! The whole acceptance, in minutes, with its table and chart.
+//! The whole acceptance, with its table and chart.
 
 use std::collections::BTreeMap;
 use std::fs::{create_dir_all, write};
@@ -54,7 +54,7 @@ impl Results {
 
 /// All steps. Writes target/rlqs/acceptance.csv and docs/rlqs/acceptance.svg.
 #[test]
-#[ignore = "`make rlqs` runs it, in about eight minutes"]
+#[ignore = "`make rlqs` runs it"]
 fn rlqs_passes_the_acceptance() {
     let _alone = exclusive();
     let mut results = Results { failures: Vec::new(), csv: CSV_HEAD.to_owned() };
