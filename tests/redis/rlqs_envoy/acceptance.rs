@@ -147,6 +147,8 @@ fn many_buckets(results: &mut Results) {
     let abandoned = || run.actions()[0].iter().filter(|sent| sent.assigned.is_none()).count();
     until("weir abandons all buckets", || abandoned() >= BUCKETS);
     results.add("I, assigned in 1 s, abandoned when idle", buckets(&run));
+    // The ledgers keep the holders of abandoned buckets until their shares have expired.
+    until("no quota is left", || weir.metric("weir_rlqs_quotas", &[]) == 0);
     let left = weir.metric("weir_rlqs_buckets", &[]);
     results.add("I, no bucket is left", check(left == 0, || format!("{left} buckets")));
     eprintln!("I: {} KiB are resident", weir_memory(weir));
