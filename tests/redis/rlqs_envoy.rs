@@ -26,8 +26,15 @@ const TTL: Duration = Duration::from_secs(10);
 /// One rule, for each tenant.
 fn rules() -> String {
     format!(
-        "domain: {DOMAIN}\ndescriptors:\n  - key: policy\n    value: per-tenant\n    descriptors:\n      \
-         - key: tenant\n        rate_limit: {{ name: tenant, unit: second, requests_per_unit: {QUOTA} }}\n"
+        "
+domain: {DOMAIN}
+descriptors:
+  - key: policy
+    value: per-tenant
+    descriptors:
+      - key: tenant
+        rate_limit: {{ name: tenant, unit: second, requests_per_unit: {QUOTA} }}
+"
     )
 }
 
