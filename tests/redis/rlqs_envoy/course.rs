@@ -15,7 +15,7 @@ pub(super) const MOST: u64 = QUOTA as u64 * 6 / 5;
 /// Time after which a change of demand has moved shares: one report and 3 s.
 const MOVED: usize = 8;
 
-/// From the start of weir: the time until Envoys have streams again, and until shares are right.
+/// From the instant at which weir serves: the time until Envoys have streams, and until shares are right.
 const STREAMS: Duration = Duration::from_secs(6);
 const SHARES: Duration = Duration::from_secs(12);
 
@@ -127,9 +127,10 @@ impl Course {
         rate: f64,
         start: impl FnOnce() -> Weir,
     ) -> Result<Weir, String> {
-        let (second, began) = (self.step(name), Instant::now());
+        let second = self.step(name);
         let weir = start();
         self.run.retarget(weir.grpc);
+        let began = Instant::now();
         until(began + SHARES);
         let assigned = self.run.assigned(heir);
         let is_back = |envoy: &usize| {
