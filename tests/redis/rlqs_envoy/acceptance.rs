@@ -167,8 +167,8 @@ fn buckets(run: &Run) -> Result<(), String> {
         }
     }
     check(reports.len() == BUCKETS, || format!("{} buckets", reports.len()))?;
-    let mut assigned = BTreeMap::new();
-    for sent in &run.actions()[0] {
+    let (actions, mut assigned) = (run.actions(), BTreeMap::new());
+    for sent in &actions[0] {
         let (first, last) = reports.get(&sent.bucket).ok_or("an unknown bucket")?;
         if sent.assigned.is_none() {
             let idle = sent.at - *last;

@@ -134,9 +134,8 @@ impl Course {
         until(began + SHARES);
         let assigned = self.run.assigned(heir);
         let is_back = |envoy: &usize| {
-            let at: Vec<Instant> =
-                self.run.reports(*envoy).iter().map(|report| report.at).collect();
-            at.iter().any(|at| *at >= began && *at <= began + STREAMS)
+            let reports = self.run.reports(*envoy);
+            reports.iter().any(|report| report.at >= began && report.at <= began + STREAMS)
         };
         let lost: Vec<usize> = self.run.alive().into_iter().filter(|one| !is_back(one)).collect();
         check(lost.is_empty(), || format!("Envoys {lost:?} have no stream"))?;

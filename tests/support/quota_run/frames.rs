@@ -72,7 +72,7 @@ impl Frames {
 
 /// A number in network byte order.
 fn number(bytes: &[u8]) -> usize {
-    bytes.iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    bytes.iter().fold(0, |number, byte| (number << 8) | usize::from(*byte))
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl Load {
     ) -> Load {
         let headers: Vec<(String, String)> =
             tenants.iter().map(|tenant| ("x-tenant".to_owned(), tenant.clone())).collect();
-        let load = Load {
+        let mut load = Load {
             demand: Arc::new(AtomicU64::new(demand)),
             over: Arc::default(),
             samples: Arc::default(),
@@ -66,7 +66,8 @@ impl Load {
                 samples.push(sample);
             }
         });
-        Load { thread: Some(thread), ..load }
+        load.thread = Some(thread);
+        load
     }
 
     /// Changes the number of requests per second.
