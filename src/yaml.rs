@@ -11,6 +11,7 @@ use self::loader::Loader;
 
 mod loader;
 mod recent_texts;
+mod simple_form;
 
 /// A position in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,6 +111,24 @@ pub struct Fault {
 pub fn parse(text: &str) -> Parsed {
     // The parser removes only some byte order marks.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    parse_simple(text).unwrap_or_else(|| parse_any(text))
+}
+
+/// Reads a file in the simple form; `None` if it is not.
+fn parse_simple(text: &str) -> Option<Parsed> {
+    let loader = simple_form::read(text)?;
+    Some(Parsed { documents: loader.documents, faults: loader.faults, complete: true })
+}
+
+/// Whether both readers find the same in a text that both read.
+#[cfg(any(test, feature = "fuzz"))]
+pub fn readers_agree(text: &str) -> bool {
+    let any = || format!("{:?}", parse_any(text));
+    parse_simple(text).is_none_or(|simple| format!("{simple:?}") == any())
+}
+
+/// Reads a file in any form.
+fn parse_any(text: &str) -> Parsed {
     let mut loader = Loader::default();
     let mut fatal = None;
     for event in Parser::new_from_str(text) {

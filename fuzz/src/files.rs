@@ -3,11 +3,13 @@
 use weir::descriptor::Entry;
 use weir::key::KeySeed;
 use weir::rules::{Found, Options, RuleSet, SourceFile, compile};
+use weir::yaml::readers_agree;
 
 /// Compiles `bytes` as a rule file. Returns true if it is valid; then lookups must work. Returns
 /// false if it is rejected; then every problem must name a position in the file.
 pub fn yaml(bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes).into_owned();
+    assert!(readers_agree(&text), "the reader of the simple form differs from the parser");
     let file = SourceFile { name: "rules.yaml".into(), text };
     match compile(&[file], &Options::default()) {
         Ok((rules, warnings)) => {
