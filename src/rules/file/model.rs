@@ -1,5 +1,6 @@
 //! Reads the fields of a rule file into raw types, before their values are interpreted.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -25,22 +26,29 @@ pub(in crate::rules) struct Document {
     pub(in crate::rules) descriptors: Vec<RawDescriptor>,
 }
 
-/// An item of `descriptors`.
+/// An item of `descriptors`. The fields that few items have are those of [`RareFields`].
 #[derive(Debug, Default)]
 pub(in crate::rules) struct RawDescriptor {
     pub(in crate::rules) at: Position,
     /// The resource that sent the descriptor by xDS; `None` for a file.
-    pub(in crate::rules) origin: Option<Location>,
-    /// The overlays that changed `rate_limit`.
-    pub(in crate::rules) overlays: Vec<Location>,
+    pub(in crate::rules) origin: Option<Arc<Location>>,
     pub(in crate::rules) key: Option<Text>,
     pub(in crate::rules) value: Option<Text>,
+    pub(in crate::rules) rate_limit: Option<Box<RawRateLimit>>,
+    pub(in crate::rules) descriptors: Vec<RawDescriptor>,
+    pub(in crate::rules) rare: Option<Box<RareFields>>,
+}
+
+/// The other fields of a [`RawDescriptor`]. They take memory only if one is set, because a million
+/// descriptors are in memory at the same time.
+#[derive(Debug, Default)]
+pub(in crate::rules) struct RareFields {
+    /// The overlays that changed `rate_limit`.
+    pub(in crate::rules) overlays: Vec<Location>,
     pub(in crate::rules) value_template: Option<Text>,
     pub(in crate::rules) value_regex: Option<Text>,
     pub(in crate::rules) value_cidr: Option<Text>,
     pub(in crate::rules) count_by: Option<Field<Vec<Text>>>,
-    pub(in crate::rules) rate_limit: Option<RawRateLimit>,
-    pub(in crate::rules) descriptors: Vec<RawDescriptor>,
     pub(in crate::rules) shadow_mode: Option<Field<bool>>,
     pub(in crate::rules) quota_mode: Option<Field<bool>>,
     pub(in crate::rules) detailed_metric: Option<Field<bool>>,
@@ -49,14 +57,48 @@ pub(in crate::rules) struct RawDescriptor {
     pub(in crate::rules) metadata: Option<Field<Map<String, Value>>>,
 }
 
-/// The map under `rate_limit`.
+impl Deref for RawDescriptor {
+    type Target = RareFields;
+
+    fn deref(&self) -> &RareFields {
+        static NONE: RareFields = RareFields {
+            overlays: Vec::new(),
+            value_template: None,
+            value_regex: None,
+            value_cidr: None,
+            count_by: None,
+            shadow_mode: None,
+            quota_mode: None,
+            detailed_metric: None,
+            value_to_metric: None,
+            share_threshold: None,
+            metadata: None,
+        };
+        self.rare.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for RawDescriptor {
+    fn deref_mut(&mut self) -> &mut RareFields {
+        self.rare.get_or_insert_default()
+    }
+}
+
+/// The map under `rate_limit`. The fields that few maps have are those of [`RareLimitFields`].
 #[derive(Clone, Debug, Default)]
 pub(in crate::rules) struct RawRateLimit {
     pub(in crate::rules) at: Position,
-    pub(in crate::rules) algorithm: Option<Text>,
-    pub(in crate::rules) unlimited: Option<Field<bool>>,
     /// The only tier of a map without `tiers`.
     pub(in crate::rules) tier: RawTier,
+    pub(in crate::rules) name: Option<Text>,
+    pub(in crate::rules) rare: Option<Box<RareLimitFields>>,
+}
+
+/// The other fields of a [`RawRateLimit`].
+#[derive(Clone, Debug, Default)]
+pub(in crate::rules) struct RareLimitFields {
+    pub(in crate::rules) algorithm: Option<Text>,
+    pub(in crate::rules) unlimited: Option<Field<bool>>,
     pub(in crate::rules) tiers: Option<Field<Vec<RawTier>>>,
     pub(in crate::rules) max: Option<Field<u64>>,
     pub(in crate::rules) hold: Option<Field<Micros>>,
@@ -66,8 +108,35 @@ pub(in crate::rules) struct RawRateLimit {
     pub(in crate::rules) mode: Option<Text>,
     pub(in crate::rules) sync_interval: Option<Field<Micros>>,
     pub(in crate::rules) over_limit_cache: Option<Field<bool>>,
-    pub(in crate::rules) name: Option<Text>,
     pub(in crate::rules) replaces: Vec<Text>,
+}
+
+impl Deref for RawRateLimit {
+    type Target = RareLimitFields;
+
+    fn deref(&self) -> &RareLimitFields {
+        static NONE: RareLimitFields = RareLimitFields {
+            algorithm: None,
+            unlimited: None,
+            tiers: None,
+            max: None,
+            hold: None,
+            count_denied: None,
+            reserve: None,
+            on_error: None,
+            mode: None,
+            sync_interval: None,
+            over_limit_cache: None,
+            replaces: Vec::new(),
+        };
+        self.rare.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl DerefMut for RawRateLimit {
+    fn deref_mut(&mut self) -> &mut RareLimitFields {
+        self.rare.get_or_insert_default()
+    }
 }
 
 /// An item of `tiers`, or the same fields directly under `rate_limit`.
@@ -92,7 +161,7 @@ pub(in crate::rules) struct RawReserve {
 impl RawDescriptor {
     /// The position in `file`, or the resource.
     pub(in crate::rules) fn location(&self, file: &Arc<str>) -> Location {
-        self.origin.clone().unwrap_or_else(|| self.at.in_file(file))
+        self.origin.as_deref().cloned().unwrap_or_else(|| self.at.in_file(file))
     }
 }
 
@@ -127,7 +196,10 @@ impl FieldReader<'_> {
     fn descriptors(&mut self, node: Node) -> Vec<RawDescriptor> {
         let hint = "write each descriptor as an item that begins with `- key:`";
         let items = self.rule_list(node, "`descriptors`", hint);
-        items.into_iter().filter_map(|item| self.descriptor(item)).collect()
+        // With room for all: the last of many growing lists would need twice the memory.
+        let mut descriptors = Vec::with_capacity(items.len());
+        descriptors.extend(items.into_iter().filter_map(|item| self.descriptor(item)));
+        descriptors
     }
 
     fn descriptor(&mut self, node: Node) -> Option<RawDescriptor> {
@@ -144,7 +216,7 @@ impl FieldReader<'_> {
                 "value_regex" => it.value_regex = self.text(&name, node),
                 "value_cidr" => it.value_cidr = self.text(&name, node),
                 "count_by" => it.count_by = self.texts(&name, node),
-                "rate_limit" => it.rate_limit = self.rate_limit(node),
+                "rate_limit" => it.rate_limit = self.rate_limit(node).map(Box::new),
                 "descriptors" => it.descriptors = self.descriptors(node),
                 "shadow_mode" => it.shadow_mode = self.flag(&name, node),
                 "quota_mode" => it.quota_mode = self.flag(&name, node),

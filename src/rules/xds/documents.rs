@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::node::{XdsLimit, XdsNode};
 use super::{DomainRules, XdsRules};
 use crate::rules::excerpt::shorten;
-use crate::rules::file::model::{Document, RawDescriptor, RawRateLimit, RawTier};
+use crate::rules::file::model::{
+    Document, RareFields, RareLimitFields, RawDescriptor, RawRateLimit, RawTier,
+};
 use crate::rules::file::problem::{Location, Position, Report};
 use crate::rules::file::reader::{Field, Text};
 
@@ -87,7 +89,7 @@ fn collect_names<'n>(nodes: &'n [XdsNode], names: &mut HashSet<&'n str>) {
 fn descriptor(node: &XdsNode, names: &HashSet<&str>, report: &mut Report) -> RawDescriptor {
     let below = node.children.iter().map(|child| descriptor(child, names, report)).collect();
     let mut raw = RawDescriptor {
-        origin: Some((*node.origin).clone()),
+        origin: Some(Arc::clone(&node.origin)),
         key: Some(text(&node.key)),
         value: (!node.value.is_empty()).then(|| text(&node.value)),
         descriptors: below,
@@ -95,11 +97,20 @@ fn descriptor(node: &XdsNode, names: &HashSet<&str>, report: &mut Report) -> Raw
     };
     // Flags without a limit do nothing. Envoy Gateway sets shadow_mode on every node of a rule.
     let Some(limit) = node.limit.as_deref() else { return raw };
-    raw.shadow_mode = flag(limit.shadow_mode);
-    raw.quota_mode = flag(limit.quota_mode);
-    raw.detailed_metric = flag(limit.detailed_metric);
-    raw.metadata = limit.metadata.clone().map(field);
-    raw.rate_limit = Some(rate_limit(limit, node, names, report));
+    let flags = [limit.shadow_mode, limit.quota_mode, limit.detailed_metric];
+    if flags.contains(&true) || limit.metadata.is_some() {
+        let [shadow_mode, quota_mode, detailed_metric] = flags.map(flag);
+        let metadata = limit.metadata.clone().map(field);
+        let more = RareFields {
+            shadow_mode,
+            quota_mode,
+            detailed_metric,
+            metadata,
+            ..RareFields::default()
+        };
+        raw.rare = Some(Box::new(more));
+    }
+    raw.rate_limit = Some(Box::new(rate_limit(limit, node, names, report)));
     raw
 }
 
@@ -124,13 +135,14 @@ fn rate_limit(
         requests_per_unit: limit.unit.map(|_| field(u64::from(limit.requests))),
         ..RawTier::default()
     };
-    RawRateLimit {
-        unlimited: flag(limit.unit.is_none()),
-        tier,
-        name: limit.name.as_ref().map(text),
-        replaces,
-        ..RawRateLimit::default()
+    let name = limit.name.as_ref().map(text);
+    let mut raw = RawRateLimit { tier, name, ..RawRateLimit::default() };
+    if limit.unit.is_none() || !replaces.is_empty() {
+        let unlimited = flag(limit.unit.is_none());
+        let more = RareLimitFields { unlimited, replaces, ..RareLimitFields::default() };
+        raw.rare = Some(Box::new(more));
     }
+    raw
 }
 
 fn field<T>(value: T) -> Field<T> {
