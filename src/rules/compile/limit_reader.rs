@@ -231,19 +231,20 @@ impl LimitReader<'_> {
     }
 
     fn unit(&mut self, raw: &model::RawTier) -> Option<Unit> {
+        let found = raw.unit.as_ref().and_then(|unit| Unit::from_name(unit.value.as_deref()?));
+        if found.is_some() {
+            return found;
+        }
         let names = Unit::ALL.map(Unit::name);
         let choices = format!("write one of {}", names.join(", "));
         let unit = self.required(raw.unit.as_ref(), "unit", raw.at, &choices)?;
         let name = unit.value.as_deref()?;
-        let found = Unit::from_name(name);
-        if found.is_none() {
-            let hint = match nearest(name, names) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => choices,
-            };
-            self.error(unit.at, format!("unknown unit `{}`", shorten(name)), hint);
-        }
-        found
+        let hint = match nearest(name, names) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => choices,
+        };
+        self.error(unit.at, format!("unknown unit `{}`", shorten(name)), hint);
+        None
     }
 
     /// `requests` per `window`.

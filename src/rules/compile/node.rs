@@ -62,36 +62,34 @@ impl EntryMatcherCompiler<'_> {
 
     /// The matcher of the descriptor; `None` after a reported error.
     fn matcher(&mut self, raw: &RawDescriptor, regexes: &mut RegexBudget) -> Option<Matcher> {
-        let written: Vec<(&str, &Text)> = [
+        let mut all_written = [
             ("value", &raw.value),
             ("value_template", &raw.value_template),
             ("value_regex", &raw.value_regex),
             ("value_cidr", &raw.value_cidr),
         ]
         .into_iter()
-        .filter_map(|(name, field)| Some((name, field.as_ref()?)))
-        .collect();
-        if let [(first, _), (second, field), ..] = written[..] {
+        .filter_map(|(name, field)| Some((name, field.as_ref()?)));
+        let written: Option<(&str, &Text)> = all_written.next();
+        if let (Some((first, _)), Some((second, field))) = (written, all_written.next()) {
             let hint = format!("keep one of `{first}` and `{second}`");
             let what = "a descriptor can match its value in one way only";
             self.error(field.at, what, hint);
             return None;
         }
         let count_by = self.count_by(raw.count_by.as_ref());
-        if let (Some(field), None | Some(("value" | "value_cidr", _))) =
-            (&raw.count_by, written.first())
-        {
+        if let (Some(field), None | Some(("value" | "value_cidr", _))) = (&raw.count_by, written) {
             let hint = "add `value_template` or `value_regex`, or remove `count_by`";
             self.error(field.at, "`count_by` has no variables to choose from", hint);
         }
-        let Some((name, field)) = written.first() else { return Some(Matcher::Any) };
+        let Some((name, field)) = written else { return Some(Matcher::Any) };
         let text = field.value.clone()?;
-        if text.is_empty() && *name != "value" {
+        if text.is_empty() && name != "value" {
             let hint = "write a pattern, or leave it out to match every value";
             self.error(field.at, format!("`{name}` is empty"), hint);
             return None;
         }
-        let matcher = match *name {
+        let matcher = match name {
             "value_template" => Matcher::template(Arc::clone(&text), &count_by),
             "value_regex" => regexes.compile(&text, &count_by),
             "value_cidr" => Matcher::cidr(Arc::clone(&text)),

@@ -1,5 +1,7 @@
 //! Reads booleans and integers in every form that envoyproxy/ratelimit reads, and JSON.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Number, Value};
 
 use crate::yaml::{Node, NodeKind, Scalar};
@@ -19,7 +21,10 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
 
 /// A whole number that is not negative; the error is the problem with it.
 pub(super) fn integer(text: &str) -> Result<u64, &'static str> {
-    let digits = text.replace('_', "");
+    let digits = match text.contains('_') {
+        true => Cow::Owned(text.replace('_', "")),
+        false => Cow::Borrowed(text),
+    };
     let digits = digits.strip_prefix('+').unwrap_or(&digits);
     if digits.starts_with('-') {
         return Err("it must not be negative");

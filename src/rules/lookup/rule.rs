@@ -168,7 +168,9 @@ impl EntryMatcher {
 
 /// The stat key with patterns in place of request values.
 pub(in crate::rules) fn written_stat_key(path: &[Arc<EntryMatcher>]) -> Box<str> {
-    let mut text = String::new();
+    // Room for all, because growing and shrinking would take most of the time.
+    let length = |node: &Arc<EntryMatcher>| node.key.len() + node.matcher.source().len() + 2;
+    let mut text = String::with_capacity(path.iter().map(length).sum());
     for node in path {
         if !text.is_empty() {
             text.push('.');
@@ -176,7 +178,7 @@ pub(in crate::rules) fn written_stat_key(path: &[Arc<EntryMatcher>]) -> Box<str>
         text.push_str(&node.key);
         node.push_written_value(&mut text);
     }
-    text.into()
+    text.as_str().into()
 }
 
 /// The identity of the rule at `path`.
