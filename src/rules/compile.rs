@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use self::domain_draft::{DomainDraft, domain_drafts};
+use self::duplicates::DifferentNodes;
 use self::limit_reader::{LimitFields, LimitReader};
 use self::node::EntryMatcherCompiler;
 use self::regex_budget::{LevelStates, RegexBudget};
@@ -12,7 +13,7 @@ use super::file::options::{DeniedRequests, Options};
 use super::file::problem::{Location, Position, Report, RuleProblem};
 use super::file::reader::{Field, FieldReader};
 use super::file::source::{RuleFiles, SourceFile};
-use super::lookup::matcher::{DuplicateKey, Matcher};
+use super::lookup::matcher::Matcher;
 use super::lookup::rule::{self, EntryMatcher, NameId, Rule, RuleLimit};
 use super::lookup::tree::{Level, RuleTreeNode};
 use super::{Domain, RuleDocument, RuleSet};
@@ -20,6 +21,7 @@ use crate::spelling::nearest;
 use crate::yaml;
 
 mod domain_draft;
+mod duplicates;
 mod limit_reader;
 mod mode;
 mod node;
@@ -92,7 +94,9 @@ pub(super) fn compile_documents(
     options: &Options,
     report: Report,
 ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
-    let mut compiler = Compiler { report, ..Compiler::default() };
+    let limits = documents.iter().map(|document| count_limits(&document.descriptors)).sum();
+    let rules = Vec::with_capacity(limits);
+    let mut compiler = Compiler { report, rules, ..Compiler::default() };
     let mut set =
         RuleSet { default_denied_requests: options.denied_requests, ..RuleSet::default() };
     for draft in domain_drafts(documents, options, &mut compiler.report) {
@@ -166,14 +170,20 @@ impl Compiler {
         self.domain = Arc::clone(&draft.name);
         self.defined.clear();
         let denied_requests = self.denied_requests(&draft.documents);
-        let mut descriptors = Vec::new();
+        let first = files.len();
+        let count = draft.documents.iter().map(|document| document.descriptors.len()).sum();
+        let mut descriptors = Vec::with_capacity(draft.documents.len());
         for document in draft.documents {
             let (path, version) = (Arc::clone(&document.file), document.version);
             files.push(RuleDocument { path, domain: Arc::clone(&draft.name), rules: 0, version });
-            let file = files.len() - 1;
-            descriptors.extend(document.descriptors.into_iter().map(|item| (file, item)));
+            descriptors.push(document.descriptors);
         }
-        let root = self.level(files, descriptors);
+        // Each document is freed when it is compiled.
+        let with_files = (first..).zip(descriptors);
+        let with_file = |(file, items): (usize, Vec<RawDescriptor>)| {
+            items.into_iter().map(move |item| (file, item))
+        };
+        let root = self.level(files, count, &mut with_files.flat_map(with_file));
         self.check_replaces();
         Domain {
             name: draft.name,
@@ -201,14 +211,16 @@ impl Compiler {
         first.map(|(value, _)| value)
     }
 
+    /// Compiles the `count` descriptors of a level, each with the index of its file in `files`.
     fn level(
         &mut self,
-        files: &mut Vec<RuleDocument>,
-        descriptors: Vec<(usize, RawDescriptor)>,
+        files: &mut [RuleDocument],
+        count: usize,
+        descriptors: &mut dyn Iterator<Item = (usize, RawDescriptor)>,
     ) -> Level {
-        let mut seen: HashMap<(Arc<str>, DuplicateKey), Location> = HashMap::new();
+        let mut different = DifferentNodes::with_capacity(count);
         let mut states = LevelStates::default();
-        let mut nodes = Vec::with_capacity(descriptors.len());
+        let mut nodes: Vec<RuleTreeNode> = Vec::with_capacity(count);
         for (file, mut descriptor) in descriptors {
             let location = descriptor.location(&files[file].path);
             if self.path.len() >= LEVELS_MAX {
@@ -223,10 +235,9 @@ impl Compiler {
             if let Err((what, hint)) = states.add(&entry_matcher) {
                 self.report.error(location.clone(), what, hint);
             }
-            let same = (Arc::clone(&entry_matcher.key), entry_matcher.matcher.duplicate_key());
             if entry_matcher.key.is_empty() {
                 // The missing key is reported already. Two such descriptors are no duplicates.
-            } else if let Some(first) = seen.get(&same) {
+            } else if let Some(first) = different.earlier(&nodes, &entry_matcher) {
                 let text = match &entry_matcher.matcher {
                     Matcher::Any => format!("`{}`", entry_matcher.key),
                     other => format!(
@@ -236,17 +247,15 @@ impl Compiler {
                         other.source()
                     ),
                 };
-                let what = format!("{text} is already defined at {first}");
+                let what = format!("{text} is already defined at {}", first.location);
                 self.report.error(location.clone(), what, "join the two");
-            } else {
-                seen.insert(same, location.clone());
             }
             self.path.push(Arc::clone(&entry_matcher));
             let rule = self.rule(&descriptor, &location);
             files[file].rules += usize::from(rule.is_some());
             let children = (!children.is_empty()).then(|| {
-                let children = children.into_iter().map(|child| (file, child)).collect();
-                self.level(files, children)
+                let (count, children) = (children.len(), children.into_iter());
+                Box::new(self.level(files, count, &mut children.map(|child| (file, child))))
             });
             self.path.pop();
             nodes.push(RuleTreeNode { entry_matcher, location, rule, children });
@@ -256,7 +265,7 @@ impl Compiler {
 
     /// Adds the rule of a descriptor, if it has one.
     fn rule(&mut self, descriptor: &RawDescriptor, location: &Location) -> Option<usize> {
-        let Some(raw) = &descriptor.rate_limit else {
+        let Some(raw) = descriptor.rate_limit.as_deref() else {
             self.warn_of_idle_flags(descriptor, location);
             return None;
         };
@@ -268,8 +277,7 @@ impl Compiler {
         let replaces = self.replaces(raw, location);
         // A rule with a wrong limit stays in the tree, so that its descendants are checked too.
         let limit = limit.unwrap_or(RuleLimit::Unlimited);
-        let keys: Vec<&str> = self.path.iter().map(|node| &*node.key).collect();
-        let display_name = name.clone().unwrap_or_else(|| keys.join(".").into());
+        let display_name = name.clone().unwrap_or_else(|| self.joined_keys());
         let metadata = descriptor.metadata.as_ref().and_then(|metadata| metadata.value.clone());
         let index = self.rules.len();
         let name_id = name.as_ref().map(|name| self.number(name));
@@ -297,6 +305,15 @@ impl Compiler {
             path: self.path.clone().into(),
         });
         Some(index)
+    }
+
+    /// The keys of the path.
+    fn joined_keys(&self) -> Arc<str> {
+        match &self.path[..] {
+            // Nearly all rules of a file with many.
+            [only] => Arc::clone(&only.key),
+            path => path.iter().map(|node| &*node.key).collect::<Vec<_>>().join(".").into(),
+        }
     }
 
     fn replaces(&mut self, raw: &RawRateLimit, location: &Location) -> Box<[NameId]> {
@@ -359,6 +376,14 @@ impl Compiler {
             }
         }
     }
+}
+
+/// The number of limits of the descriptors and below them. The depth is that of a file.
+fn count_limits(descriptors: &[RawDescriptor]) -> usize {
+    let count = |one: &RawDescriptor| {
+        usize::from(one.rate_limit.is_some()) + count_limits(&one.descriptors)
+    };
+    descriptors.iter().map(count).sum()
 }
 
 fn is_on(flag: Option<&Field<bool>>) -> bool {

@@ -37,9 +37,9 @@ impl PatternIndex {
         for (number, matcher) in matchers {
             match matcher {
                 Matcher::Template(template) => templates.insert(number, template),
-                Matcher::Regex(regex) => regexes.push((number, regex)),
+                Matcher::Regex(regex) => regexes.push((number, &**regex)),
                 Matcher::Cidr(network) => networks.push((number, network.net)),
-                Matcher::Wildcard(wildcard) => wildcards.push((number, wildcard)),
+                Matcher::Wildcard(wildcard) => wildcards.push((number, &**wildcard)),
                 Matcher::Exact(_) | Matcher::Any => {}
             }
         }

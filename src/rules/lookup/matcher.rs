@@ -4,6 +4,7 @@
 //! patterns use the tables of `index.rs`, such as `index/networks.rs`. [`Matcher::matches`] tests one
 //! pattern.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::mem::{Discriminant, discriminant};
 use std::net::IpAddr;
@@ -26,19 +27,19 @@ use template::PathSegments;
 pub(super) use template::{Segment, Template};
 pub(super) use wildcard::Wildcard;
 
-/// The values that a node accepts.
+/// The values that a node accepts. Patterns are boxed, because most nodes of many have one value.
 #[derive(Clone, Debug)]
 pub(in crate::rules) enum Matcher {
     /// One value.
     Exact(Arc<str>),
     /// A path with variables.
-    Template(Template),
+    Template(Box<Template>),
     /// A regular expression over the whole value.
-    Regex(AnchoredRegex),
+    Regex(Box<AnchoredRegex>),
     /// Addresses of a network.
-    Cidr(Network),
+    Cidr(Box<Network>),
     /// Literal parts with any text between them.
-    Wildcard(Wildcard),
+    Wildcard(Box<Wildcard>),
     /// Every value.
     Any,
 }
@@ -78,7 +79,7 @@ impl<'a> EntryValue<'a> {
 }
 
 /// The kind of a matcher, and its text without what does not change the accepted values.
-pub(in crate::rules) type DuplicateKey = (Discriminant<Matcher>, String);
+pub(in crate::rules) type DuplicateKey<'m> = (Discriminant<Matcher>, Cow<'m, str>);
 
 /// The problem with the text of a matcher, and the fix.
 pub(in crate::rules) type MatcherError = (String, &'static str);
@@ -88,7 +89,7 @@ impl Matcher {
     pub(in crate::rules) fn value(text: Arc<str>) -> Matcher {
         match &*text {
             "" => Matcher::Any,
-            _ if text.contains('*') => Matcher::Wildcard(Wildcard::new(text)),
+            _ if text.contains('*') => Matcher::Wildcard(Box::new(Wildcard::new(text))),
             _ => Matcher::Exact(text),
         }
     }
@@ -98,7 +99,7 @@ impl Matcher {
         text: Arc<str>,
         count_by: &[Arc<str>],
     ) -> Result<Matcher, MatcherError> {
-        Template::new(text, count_by).map(Matcher::Template)
+        Template::new(text, count_by).map(|template| Matcher::Template(Box::new(template)))
     }
 
     /// The matcher of `value_regex`, with the named groups `count_by` in the counter's key. Without
@@ -107,7 +108,7 @@ impl Matcher {
         text: Arc<str>,
         count_by: &[Arc<str>],
     ) -> Result<Matcher, MatcherError> {
-        AnchoredRegex::new(text, count_by).map(Matcher::Regex)
+        AnchoredRegex::new(text, count_by).map(|regex| Matcher::Regex(Box::new(regex)))
     }
 
     /// The matcher of `value_cidr`.
@@ -120,7 +121,7 @@ impl Matcher {
         if net.trunc() != net {
             return Err(("bits after the prefix are set".to_owned(), hint));
         }
-        Ok(Matcher::Cidr(Network { source: text, net: canonical(net) }))
+        Ok(Matcher::Cidr(Box::new(Network { source: text, net: canonical(net) })))
     }
 
     /// The kind of pattern. `None` for an exact value and for [`Matcher::Any`], which are no patterns.
@@ -160,11 +161,11 @@ impl Matcher {
 
     /// A key for finding duplicates: two matchers with equal keys accept the same values, so the
     /// second could never match.
-    pub(in crate::rules) fn duplicate_key(&self) -> DuplicateKey {
+    pub(in crate::rules) fn duplicate_key(&self) -> DuplicateKey<'_> {
         let text = match self {
-            Matcher::Template(template) => template.without_names(),
-            Matcher::Cidr(network) => network.net.to_string(),
-            other => other.source().to_owned(),
+            Matcher::Template(template) => Cow::Owned(template.without_names()),
+            Matcher::Cidr(network) => Cow::Owned(network.net.to_string()),
+            other => Cow::Borrowed(other.source()),
         };
         (discriminant(self), text)
     }

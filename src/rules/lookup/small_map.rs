@@ -26,6 +26,14 @@ impl<T> Default for SmallMap<T> {
 }
 
 impl<T> SmallMap<T> {
+    /// A map with room for `count` values.
+    pub(super) fn with_capacity(count: usize) -> SmallMap<T> {
+        match count {
+            0..=LINEAR_SCAN_MAX => SmallMap::default(),
+            _ => SmallMap::Many(HashMap::with_capacity(count)),
+        }
+    }
+
     /// The value of `name`.
     pub(in crate::rules) fn get(&self, name: &str) -> Option<&T> {
         match self {
@@ -81,7 +89,12 @@ mod tests {
 
     #[test]
     fn keys_are_found_in_the_list_and_in_the_map() {
-        let mut names: SmallMap<usize> = SmallMap::default();
+        for count in [0, LINEAR_SCAN_MAX, LINEAR_SCAN_MAX + 1] {
+            check_keys(SmallMap::with_capacity(count));
+        }
+    }
+
+    fn check_keys(mut names: SmallMap<usize>) {
         for number in 0..3 * LINEAR_SCAN_MAX {
             let name: Arc<str> = number.to_string().into();
             assert_eq!(names.get(&name), None);

@@ -23,7 +23,8 @@ pub(in crate::rules) struct RuleTreeNode {
     pub(in crate::rules) location: Location,
     /// Index of the node's rule.
     pub(in crate::rules) rule: Option<usize>,
-    pub(in crate::rules) children: Option<Level>,
+    /// Boxed, because most nodes of many have none.
+    pub(in crate::rules) children: Option<Box<Level>>,
 }
 
 /// The nodes of one key, by index.
@@ -100,9 +101,17 @@ pub(in crate::rules) fn walk<'t>(
 impl Level {
     /// Indexes nodes that are given in file order.
     pub(in crate::rules) fn new(nodes: Vec<RuleTreeNode>) -> Level {
+        let mut exact_counts: SmallMap<usize> = SmallMap::default();
+        for EntryMatcher { key, matcher, .. } in nodes.iter().map(|node| &*node.entry_matcher) {
+            if let Matcher::Exact(_) = matcher {
+                *exact_counts.entry(key, || 0) += 1;
+            }
+        }
         let mut keys: SmallMap<KeyIndex> = SmallMap::default();
         for (index, node) in nodes.iter().enumerate() {
-            let key_index = keys.entry(&node.entry_matcher.key, KeyIndex::default);
+            let key = &node.entry_matcher.key;
+            let exact = || SmallMap::with_capacity(exact_counts.get(key).copied().unwrap_or(0));
+            let key_index = keys.entry(key, || KeyIndex { exact: exact(), ..KeyIndex::default() });
             match &node.entry_matcher.matcher {
                 Matcher::Exact(value) => {
                     *key_index.exact.entry(value, || index) = index;

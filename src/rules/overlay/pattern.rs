@@ -19,7 +19,6 @@ pub(super) struct TextPattern(Matcher);
 
 /// An item of a pattern.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all items are levels")]
 pub(super) enum PatternItem {
     /// One level.
     Level {

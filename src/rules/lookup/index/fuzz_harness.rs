@@ -25,7 +25,7 @@ pub fn first_regex(regexes: &[&str], value: &str) -> FirstRegex {
     let mut numbered = Vec::new();
     for (number, matcher) in (0_u32..).zip(&matchers) {
         if let Matcher::Regex(regex) = matcher {
-            numbered.push((number, regex));
+            numbered.push((number, &**regex));
         }
     }
     let value = EntryValue::new(value);

@@ -243,7 +243,7 @@ mod tests {
     /// The numbers of expressions in the groups of `count` expressions.
     fn groups(count: u32, text: impl Fn(u32) -> String) -> Vec<usize> {
         let regex = |number| match Matcher::regex(text(number).into(), &[]) {
-            Ok(Matcher::Regex(regex)) => regex,
+            Ok(Matcher::Regex(regex)) => *regex,
             _ => panic!("a valid expression"),
         };
         let regexes: Vec<AnchoredRegex> = (0..count).map(regex).collect();
