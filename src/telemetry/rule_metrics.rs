@@ -2,7 +2,7 @@
 //! by value.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 use hashbrown::HashMap;
@@ -36,9 +36,16 @@ pub struct RuleSeries {
     pub selector: Arc<str>,
     /// The rule's name in envoyproxy/ratelimit's metrics.
     pub stat_key: Box<str>,
+    /// Made with the first decision: most of a million rules decide nothing.
+    counts: OnceLock<Box<RuleCounts>>,
+    values: Option<Box<Values>>,
+}
+
+/// What the decisions of one rule change.
+#[derive(Debug, Default)]
+struct RuleCounts {
     outcomes: Sharded<OutcomeMetrics>,
     fallback: FallbackPeriod,
-    values: Option<Values>,
 }
 
 /// The series of one rule by values of requests. The budget bounds their number. Reads take no lock.
@@ -113,19 +120,19 @@ impl RuleMetrics {
 
 impl RuleSeries {
     fn new(rule: &Rule, selector: String, budget: &Arc<SeriesBudget>) -> RuleSeries {
-        let values = rule.is_detailed().then(|| Values {
+        let values = || Values {
             budget: budget.clone(),
             series: ArcSwap::default(),
             adding: Mutex::default(),
             overflow: OutcomeMetrics::default(),
             overflow_is_used: AtomicU64::new(0),
-        });
+        };
+        let values = rule.is_detailed().then(|| Box::new(values()));
         RuleSeries {
             domain: rule.domain.clone(),
             selector: selector.into(),
             stat_key: rule.written_stat_key().into(),
-            outcomes: Sharded::default(),
-            fallback: FallbackPeriod::default(),
+            counts: OnceLock::new(),
             values,
         }
     }
@@ -146,25 +153,35 @@ impl RuleSeries {
         if let Some(values) = &self.values {
             values.record(rule, entries, status);
         }
-        self.outcomes.local().record(status)
+        self.counts().outcomes.local().record(status)
+    }
+
+    fn counts(&self) -> &RuleCounts {
+        self.counts.get_or_init(Box::default)
+    }
+
+    /// The counts of all shards.
+    fn shards(&self) -> impl Iterator<Item = &OutcomeMetrics> {
+        self.counts.get().into_iter().flat_map(|counts| counts.outcomes.all())
     }
 
     /// The counts so far.
     pub fn snapshot(&self) -> OutcomeSnapshot {
         let mut snapshot = OutcomeSnapshot::default();
-        self.outcomes.all().for_each(|shard| shard.add_to(&mut snapshot));
+        self.shards().for_each(|shard| shard.add_to(&mut snapshot));
         snapshot
     }
 
     /// The rule's fallback period, with the labels for its log lines.
     pub(super) fn fallback_period(&self) -> LabelledPeriod<'_> {
-        LabelledPeriod { period: &self.fallback, domain: &self.domain, rule: &self.selector }
+        let period = &self.counts().fallback;
+        LabelledPeriod { period, domain: &self.domain, rule: &self.selector }
     }
 
     /// Decisions by the fallback so far, in the order of [`StoreError::ALL`].
     pub fn causes(&self) -> [u64; StoreError::ALL.len()] {
         let mut causes = [0; StoreError::ALL.len()];
-        self.outcomes.all().for_each(|shard| shard.add_causes_to(&mut causes));
+        self.shards().for_each(|shard| shard.add_causes_to(&mut causes));
         causes
     }
 
