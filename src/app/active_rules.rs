@@ -79,6 +79,8 @@ pub(super) struct ActiveRules {
     retired: Mutex<Vec<Arc<RuleSnapshot>>>,
     /// Whether the first load succeeded. False only with `rules.start_without_rules`.
     first_load_ok: bool,
+    /// Whether a server sends rules.
+    has_xds: bool,
     /// Locked while the files are read and loaded, so that older files never replace newer ones. Taken
     /// before `load_state`.
     reading: Mutex<()>,
@@ -99,7 +101,8 @@ struct LoadState {
     without_files: Vec<PathBuf>,
     /// The last files and overlays, if they are valid but define a domain of xDS. Without rules by xDS.
     refused: Option<RuleSources>,
-    /// The sources of the active rules.
+    /// The sources of the active rules; empty if no server sends rules, with which they would be compiled
+    /// again.
     active: RuleSources,
     logged: LoggedTexts,
 }
@@ -118,7 +121,8 @@ impl ActiveRules {
         let paths = settings.rules.paths.clone();
         let xds_limits_max = settings.xds.max_limits;
         let options = Options { xds_limits_max, ..settings.rules.options() };
-        let forgives = settings.rules.start_without_rules && settings.xds.server.is_none();
+        let has_xds = settings.xds.server.is_some();
+        let forgives = settings.rules.start_without_rules && !has_xds;
         let overlay_paths = settings.rules.overlay_paths.clone();
         let mut sources = RuleSources::read(&paths, &overlay_paths);
         let digest = sources.digest();
@@ -146,6 +150,7 @@ impl ActiveRules {
             budget,
             snapshot: ArcSwap::from_pointee(first),
             first_load_ok: error.is_none(),
+            has_xds,
             last_error: ArcSwapOption::from_pointee(error),
             xds_error: ArcSwapOption::empty(),
             reloads: RuleReloads::default(),
@@ -155,7 +160,7 @@ impl ActiveRules {
                 digest,
                 without_files,
                 refused: None,
-                active: sources,
+                active: if has_xds { sources } else { RuleSources::default() },
                 logged,
             }),
         })
@@ -261,7 +266,7 @@ impl ActiveRules {
         self.activate(rules, &warnings, &mut load_state.logged);
         // Not before: after a panic, the same files or the same response must not look active.
         load_state.without_files = sources.without_files();
-        load_state.active = sources;
+        load_state.active = if self.has_xds { sources } else { RuleSources::default() };
         load_state.refused = None;
         self.last_error.store(None);
         self.reloads.succeeded();

@@ -28,6 +28,7 @@ impl Fixture {
         let mut settings = Settings::for_testing();
         settings.rules.paths = vec![path("rules.yaml")];
         settings.rules.overlay_paths = vec![path("overlays.yaml")];
+        settings.xds.server = Some("127.0.0.1:1".to_owned());
         let budget = Arc::new(SeriesBudget::new(10));
         let loaded = ActiveRules::load(&settings, budget, SystemClock::new());
         let rules = loaded.unwrap_or_else(|error| panic!("{error:?}"));
