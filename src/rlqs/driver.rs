@@ -98,6 +98,8 @@ async fn run_always(engine: Arc<QuotaEngine>) {
 
 /// Settles quotas when they are due.
 async fn run(engine: Arc<QuotaEngine>) {
+    // Those of a run that ended by a panic.
+    engine.fail_calls(engine.clock.now());
     let mut ticks = ticks(TICK);
     let (mut number, mut first) = (0, 0);
     let mut replies: FuturesUnordered<BoxFuture<'static, LedgerReply>> = FuturesUnordered::new();

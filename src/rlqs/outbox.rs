@@ -41,10 +41,14 @@ pub(super) struct DueAction {
 
 impl DueAction {
     /// The time to live of an assignment that is sent at `now`, in seconds; `None` if it is too late.
+    /// One that is due with 0 seconds ends the bucket's last assignment, and is never too late.
     ///
     /// Envoy counts from the arrival, and must stop before the ledger's holding expires. What was sent
     /// within [`PUNCTUAL`] arrives within the reserve that every time to live has.
     pub(super) fn ttl_at(&self, now: Micros) -> Option<u64> {
+        if self.ttl_seconds == 0 {
+            return Some(0);
+        }
         let late = now.saturating_sub(self.at).saturating_sub(PUNCTUAL);
         let left = self.ttl_seconds.saturating_sub(late.ceil_secs());
         (left > 0).then_some(left)
@@ -108,6 +112,8 @@ mod tests {
         }
         assert_eq!(due.ttl_at(Micros(0)), Some(12), "a clock that steps back");
         assert_eq!(due.ttl_at(Micros(u64::MAX)), None);
+        let end = DueAction { ttl_seconds: 0, ..due };
+        assert_eq!(end.ttl_at(Micros(u64::MAX)), Some(0));
     }
 
     /// A bucket keeps its place and has only its newest action.

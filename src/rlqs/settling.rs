@@ -65,6 +65,15 @@ impl QuotaEngine {
         self.keep_or_remove(&mut shard, *key, now);
     }
 
+    /// Fails the settlements that are on their way: the driver that waited for them ended.
+    pub(super) fn fail_calls(&self, now: Micros) {
+        let mut lost = Vec::new();
+        self.for_each(|key, quota| lost.extend(quota.is_in_flight.then_some(*key)));
+        for key in lost {
+            self.called(&key, now, Err(StoreError::ConnectionLost), now);
+        }
+    }
+
     fn keep_or_remove(&self, shard: &mut QuotaShard, key: CounterKey, now: Micros) {
         let Some(quota) = shard.get_mut(&key) else { return };
         if quota.is_empty() && !quota.is_in_flight {

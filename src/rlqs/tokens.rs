@@ -49,6 +49,9 @@ impl Tokens {
 
     /// Changes the size and the rate. The tokens stay, up to the new size.
     pub(super) fn assign(&mut self, assignment: Assignment, now: Micros) {
+        if numbers(assignment) == (self.max, self.per_window, self.window) {
+            return;
+        }
         self.refill(now);
         (self.max, self.per_window, self.window) = numbers(assignment);
         self.level = self.level.min(parts(self.max));

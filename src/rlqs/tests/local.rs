@@ -5,15 +5,16 @@ use super::*;
 /// Callers and an Envoy use one quota.
 #[test]
 fn callers_are_one_more_holder() {
-    let process = Process::new(config());
+    // A burst that is larger than the hits of one step of this test.
+    let process = Process::new(RlqsConfig { burst_percent: 50, ..config() });
     assert_eq!(process.check("a", 1), LocalCheck::NotDivided);
     let mut stream = process.open(None);
     stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
     assert!(process.engine.any_divided().load(Ordering::Relaxed));
     process.turn();
-    assert_eq!(newest(&mut stream)["tenant=a"], Got::Rate(100.0, 20));
+    assert_eq!(newest(&mut stream)["tenant=a"], Got::Rate(100.0, 50));
     // Another value of the rule has its own quota, of which the callers get the whole at once.
-    assert_eq!(process.passed("b", 50), 20);
+    assert_eq!(process.passed("b", 80), 50);
     let check = process.check("a", 1);
     assert!(matches!(check, LocalCheck::Decided(decision) if !decision.allowed), "{check:?}");
     let mut passed = 0;

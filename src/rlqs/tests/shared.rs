@@ -74,7 +74,8 @@ fn a_failing_store_renews_or_not() {
             all[0].pass(5_000);
             rate(&mut stream);
             stream.report(&report("d", &[("tenant=a", 100)])).expect("valid");
-            all[0].pass(250);
+            // A failed read just before delays it by half a second.
+            all[0].pass(750);
             assert_eq!(rate(&mut stream), renewed, "{on_error}");
         }
         assert!(all[0].engine.metrics().settlements_error.get() > 0);
@@ -84,6 +85,24 @@ fn a_failing_store_renews_or_not() {
         all[0].pass(5_000);
         assert!(rate(&mut stream).is_some_and(|rate| rate > 90.0), "{on_error}");
     }
+}
+
+/// A settlement whose reply never comes does not stop the others for ever.
+#[test]
+fn lost_calls_are_made_again() {
+    let (all, _) = processes(1);
+    let mut stream = all[0].open(None);
+    stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+    let mut calls = Vec::new();
+    (0..64).for_each(|shard| drop(all[0].engine.turn(shard, all[0].clock.now(), &mut calls)));
+    assert_eq!(calls.len(), 1);
+    all[0].pass(5_000);
+    assert_eq!(rate(&mut stream), None);
+    all[0].engine.fail_calls(all[0].clock.now());
+    stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+    // After an outage the other processes write their holders again, before a share grows.
+    all[0].pass(4_000);
+    assert_eq!(rate(&mut stream), Some(100.0));
 }
 
 /// Callers of a process without Envoys use their share of what another process divides.
@@ -105,7 +124,7 @@ async fn a_rule_is_divided_in_every_process() {
     let counter = all[1].counter("b");
     assert_eq!(all[1].engine.joined(&counter).await, Err(StoreError::Unreachable));
     store.set_reachable(true);
-    all[1].pass(1_000);
+    all[1].pass(4_000);
     assert_eq!(all[1].engine.joined(&counter).await, Ok(()));
     assert_eq!(all[1].passed("b", 50), 20);
 }
