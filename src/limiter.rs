@@ -45,6 +45,7 @@ mod pending;
 mod resolve;
 mod resolved;
 mod rollback_guard;
+mod share_query;
 
 #[cfg(test)]
 mod tests;

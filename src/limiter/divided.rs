@@ -6,17 +6,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::pending::PendingDescriptor;
-use super::resolved::{CounterQuery, ResolvedDescriptor};
+use super::resolved::CounterQuery;
 use crate::decision::Decision;
 use crate::key::CounterKey;
 use crate::limit::Limit;
 use crate::rules::Rule;
-use crate::store::{StoreError, with_timeout};
+use crate::store::StoreError;
 use crate::time::Micros;
 
 /// Decides by the shares of this instance.
@@ -82,7 +80,7 @@ impl Divider {
 
 impl CounterQuery<'_> {
     /// The check of this query; `None` if its limit cannot be divided.
-    fn divided_check(&self, now: Micros) -> Option<DividedCheck<'_>> {
+    pub(super) fn divided_check(&self, now: Micros) -> Option<DividedCheck<'_>> {
         let CounterQuery { rule, limit, key, hits, .. } = self;
         let rule = rule.filter(|rule| !rule.leases())?;
         Some(DividedCheck { rule, limit, key, hits: *hits, now })
@@ -94,61 +92,5 @@ impl CounterQuery<'_> {
             // A rule that is no longer divided has no share to which hits could go back.
             rules.check(&DividedCheck { hits: -check.hits, ..check });
         }
-    }
-}
-
-impl PendingDescriptor<'_> {
-    /// Decides by the share of this instance without waiting. Returns whether the counter is not
-    /// needed.
-    pub(super) fn query_share(&mut self, rules: &dyn DividedRules) -> bool {
-        let result = self.share_result(rules);
-        self.conclude_share(result)
-    }
-
-    /// Decides by the share of this instance, and waits for its first share: at most `timeouts`.
-    /// Returns whether the counter is not needed.
-    pub(super) async fn query_share_joined(
-        &mut self,
-        rules: &dyn DividedRules,
-        timeouts: [Option<Duration>; 2],
-    ) -> bool {
-        let mut result = self.share_result(rules);
-        if let (DividedResult::Joining, ResolvedDescriptor::Counter(query)) =
-            (result, &self.resolved)
-        {
-            let joined = rules.joined(&query.key);
-            let joined = match timeouts.into_iter().flatten().min() {
-                Some(timeout) => with_timeout(timeout, joined).await,
-                None => joined.await,
-            };
-            result = match joined {
-                Ok(()) => self.share_result(rules),
-                Err(error) => DividedResult::Failed(error),
-            };
-        }
-        self.conclude_share(result)
-    }
-
-    fn share_result(&self, rules: &dyn DividedRules) -> DividedResult {
-        let ResolvedDescriptor::Counter(query) = &self.resolved else {
-            return DividedResult::NotDivided;
-        };
-        let check = query.divided_check(self.local_now);
-        check.map_or(DividedResult::NotDivided, |check| rules.check(&check))
-    }
-
-    fn conclude_share(&mut self, result: DividedResult) -> bool {
-        let result = match result {
-            DividedResult::NotDivided => return false,
-            DividedResult::Decided(decision) => Ok(decision),
-            // Left again while this request waited, or asked where nothing waits.
-            DividedResult::Joining => Err(StoreError::Timeout),
-            DividedResult::Failed(error) => Err(error),
-        };
-        self.by_share = true;
-        // The share comes from the store.
-        self.by_shared_store = result.is_ok();
-        self.result = Some(result);
-        true
     }
 }

@@ -35,7 +35,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("algorithm", "time limit step decision"),
     (
         "rlqs",
-        "escape time atomic_count limit descriptor key store_error proto rules quota store decision",
+        "escape time atomic_count limit descriptor key store_error proto rules quota store \
+         decision",
     ),
     ("modes", "time limit key step store decision algorithm"),
     (
