@@ -21,28 +21,19 @@
 use std::collections::BTreeMap;
 
 use super::assignment::Assignment;
-use super::division::Want;
-use super::ledger::{Change, HolderId, Holding, LedgerSnapshot, Settlement};
+use super::ledger::{HolderId, LedgerSnapshot, Settlement};
 use super::share::{Quota, SHARES};
 use crate::time::Micros;
 
 mod demand_meter;
 mod ledger_view;
 mod own_holder;
+mod planning;
 mod targets;
+mod timing;
 
 use ledger_view::LedgerView;
 use own_holder::OwnHolder;
-use targets::{Division, is_significant};
-
-/// How often a shared ledger is read while other instances have holders.
-const READ_PERIOD: Micros = Micros::SECOND;
-
-/// How often it is read while own holders should get more, but there is no room yet.
-const UNMET_READ_PERIOD: Micros = Micros::from_millis(500);
-
-/// How often a shared ledger is read otherwise, so that a holder elsewhere soon gets its part.
-const LONE_READ_PERIOD: Micros = Micros::from_secs(2);
 
 /// The pause after a failure of the store.
 const RETRY_PAUSE: Micros = Micros::from_millis(500);
@@ -309,115 +300,6 @@ impl QuotaGroup {
                 self.due.extend(due.map(|due| (*id, due)));
             }
         }
-    }
-
-    /// The changes of own holders: lowered ones, raised ones as far as there is room, and renewals.
-    fn changes(&mut self, now: Micros) -> Vec<Change> {
-        let mut shares: BTreeMap<HolderId, u64> = BTreeMap::new();
-        let mut raises = Vec::new();
-        let mut needed = 0_u64;
-        self.holders.values_mut().for_each(|holder| holder.end(now));
-        for (id, target) in self.targets(now) {
-            let Some(holder) = self.holders.get_mut(&id) else { continue };
-            let (share, target) = (holder.share(), holder.capped(target, now, &self.config));
-            if !is_significant(share, target, holder.renews()) {
-                continue;
-            }
-            if target > share {
-                needed = needed.saturating_add(target - share);
-                raises.push((id, target - share));
-                continue;
-            }
-            holder.lower(target, now, self.config.grace);
-            shares.insert(id, target);
-            let due = holder.due(id, &self.quota, now, &self.config);
-            self.due.extend(due.map(|due| (id, due)));
-        }
-        // While others renew alone, what expired in the view may be in use.
-        let waits = self.alone || now < self.no_raise_until;
-        let room = if waits { 0 } else { self.view.free(now) };
-        self.unmet = room < needed;
-        for (id, raise) in raises {
-            let part = u128::from(raise) * u128::from(room.min(needed)) / u128::from(needed.max(1));
-            let Some(holder) = self.holders.get(&id) else { continue };
-            let raised = holder.share() + u64::try_from(part).unwrap_or(0);
-            if is_significant(holder.share(), raised, holder.renews()) {
-                shares.insert(id, raised);
-            }
-        }
-        let mut changes = Vec::new();
-        for (id, holder) in &mut self.holders {
-            let changed = shares.get(id).copied();
-            if changed.is_none() && !holder.must_write(now, &self.config) {
-                continue;
-            }
-            let share = changed.unwrap_or(holder.share());
-            changes.push(holder.change(*id, share, &self.quota, now, &self.config));
-        }
-        changes
-    }
-
-    /// The targets of own holders that report.
-    fn targets(&self, now: Micros) -> Vec<(HolderId, u64)> {
-        let mut division = Division::default();
-        for (id, holding) in self.view.holdings(now) {
-            let own = self.holders.get(id).filter(|own| !own.moved);
-            if own.is_some_and(|own| own.is_live(now, &self.config)) {
-                continue;
-            }
-            if own.is_none() && !self.is_silent(holding, now) {
-                division.add(*id, Want::from_number(holding.want));
-            } else {
-                division.add_silent(ledger_view::used(holding, now));
-            }
-        }
-        for (id, holder) in &self.holders {
-            if holder.is_live(now, &self.config) {
-                division.add(*id, holder.want(&self.quota));
-            }
-        }
-        division.targets()
-    }
-
-    /// Whether the report of a holder of another instance is overdue.
-    fn is_silent(&self, holding: &Holding, now: Micros) -> bool {
-        holding.expires.saturating_sub(now)
-            < self.config.life().saturating_sub(self.config.silence())
-    }
-
-    fn must_read(&self, now: Micros) -> bool {
-        let read_at = self.read_at(now);
-        self.holders.values().any(OwnHolder::is_new) || read_at.is_some_and(|at| at <= now)
-    }
-
-    /// When to read a shared ledger at the latest.
-    fn read_at(&self, now: Micros) -> Option<Micros> {
-        if !self.config.shared || !self.holders.values().any(|holder| !holder.left) {
-            return None;
-        }
-        let asked = self.view.asked()?;
-        let foreign = self.view.holdings(now).any(|(id, _)| !self.holders.contains_key(id));
-        let period = match (foreign, self.unmet) {
-            (true, true) => UNMET_READ_PERIOD,
-            (true, false) => READ_PERIOD,
-            (false, _) => LONE_READ_PERIOD,
-        };
-        Some(asked.saturating_add(period))
-    }
-
-    /// The next instant at which time alone changes what to settle.
-    fn next_after(&self, now: Micros) -> Option<Micros> {
-        let (life, silence) = (self.config.life(), self.config.silence());
-        let silent = |(_, holding): &(HolderId, Holding)| {
-            holding.expires.saturating_sub(life.saturating_sub(silence)).saturating_add(Micros(1))
-        };
-        let times = self.view.holdings(now).map(silent);
-        let own = self.holders.values().map(OwnHolder::until);
-        let others = [self.view.next_free(now), self.read_at(now)].into_iter().flatten();
-        let fixed = [self.no_raise_until, self.config.relearn_until];
-        let all = times.chain(own).chain(others).chain(fixed);
-        let next = all.filter(|time| *time > now).min();
-        if self.holders.is_empty() { None } else { next }
     }
 }
 

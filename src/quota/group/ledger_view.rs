@@ -48,11 +48,6 @@ impl LedgerView {
         self.asked
     }
 
-    /// The holding of this holder, as the ledger has it.
-    pub(super) fn get(&self, holder: HolderId) -> Option<&Holding> {
-        self.snapshot.get(holder)
-    }
-
     /// All unexpired holdings, also lost ones. A holder may appear twice if the ledger has an earlier state.
     pub(super) fn holdings(&self, now: Micros) -> impl Iterator<Item = &(HolderId, Holding)> {
         let all = self.snapshot.holdings.iter().chain(&self.lost);

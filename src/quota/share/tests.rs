@@ -7,8 +7,11 @@ use crate::limit::{Algorithm, HITS_END, WINDOW_MAX};
 
 const HOUR: Micros = Micros::from_secs(3_600);
 
-/// A limit of tiers of requests, window and burst.
-fn limit(algorithm: Algorithm, tiers: &[(u64, Micros, u64)]) -> Limit {
+/// Requests, window and burst.
+type Numbers = (u64, Micros, u64);
+
+/// A limit of tiers of these numbers.
+fn limit(algorithm: Algorithm, tiers: &[Numbers]) -> Limit {
     let tier = |&(requests, window, burst)| Tier { requests, window, burst };
     Limit { algorithm, tiers: tiers.iter().map(tier).collect(), count_denied: false }
 }
@@ -17,7 +20,7 @@ fn limit(algorithm: Algorithm, tiers: &[(u64, Micros, u64)]) -> Limit {
 fn the_quota_of_a_limit_is_its_tightest_tier() {
     use Algorithm::*;
     let second = Micros::SECOND;
-    let cases: &[(Algorithm, &[(u64, Micros, u64)], u64, (u64, Micros, u64))] = &[
+    let cases: &[(Algorithm, &[Numbers], u64, Numbers)] = &[
         // Windows: a part of the requests, rounded down.
         (FixedWindow, &[(300, second, 300)], 20, (300, second, 60)),
         (SlidingWindow, &[(9, second, 9)], 20, (9, second, 1)),

@@ -72,8 +72,9 @@ fn show(name: &str, figures: &mut Figures) {
     figures.convergence.sort_unstable();
     let times = &figures.convergence;
     println!(
-        "{name}: {} violations, mean utilisation {:.4} of {} samples, largest sum {:.3} ({} excused), {} \
-         changes of demand converged in {:.2} s (p50), {:.2} s (p90), {:.2} s (p99), {:.2} s (max)",
+        "{name}: {} violations, mean utilisation {:.4} of {} samples, largest sum {:.3} \
+         ({} excused), {} changes of demand converged in {:.2} s (p50), {:.2} s (p90), \
+         {:.2} s (p99), {:.2} s (max)",
         figures.violations.values().map(|(times, _)| times).sum::<u64>(),
         figures.utilisation / figures.samples.max(1) as f64,
         figures.samples,

@@ -215,10 +215,10 @@ impl SimQuota {
         let flow: f64 = buckets.iter().map(|(_, _, bucket)| bucket.flow()).sum();
         let (reached, idle) = (flow / demand.min(limit).max(1e-9), demand == 0.0);
         let unfair = unfairness(&buckets);
-        if (!idle && reached < 0.95) || unfair > 0.1 {
-            if let Some((_, wrong)) = &mut self.changed {
-                *wrong = now;
-            }
+        if ((!idle && reached < 0.95) || unfair > 0.1)
+            && let Some((_, wrong)) = &mut self.changed
+        {
+            *wrong = now;
         }
         if now < self.settles_at || !self.unreported.is_empty() {
             return;

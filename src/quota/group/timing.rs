@@ -1,0 +1,52 @@
+//! When a group asks its ledger again.
+
+use super::super::ledger::{HolderId, Holding};
+use super::QuotaGroup;
+use super::own_holder::OwnHolder;
+use crate::time::Micros;
+
+/// How often a shared ledger is read while other instances have holders.
+const READ_PERIOD: Micros = Micros::SECOND;
+
+/// How often it is read while own holders should get more, but there is no room yet.
+const UNMET_READ_PERIOD: Micros = Micros::from_millis(500);
+
+/// How often a shared ledger is read otherwise, so that a holder elsewhere soon gets its part.
+const LONE_READ_PERIOD: Micros = Micros::from_secs(2);
+
+impl QuotaGroup {
+    pub(super) fn must_read(&self, now: Micros) -> bool {
+        let read_at = self.read_at(now);
+        self.holders.values().any(OwnHolder::is_new) || read_at.is_some_and(|at| at <= now)
+    }
+
+    /// When to read a shared ledger at the latest.
+    pub(super) fn read_at(&self, now: Micros) -> Option<Micros> {
+        if !self.config.shared || !self.holders.values().any(|holder| !holder.left) {
+            return None;
+        }
+        let asked = self.view.asked()?;
+        let foreign = self.view.holdings(now).any(|(id, _)| !self.holders.contains_key(id));
+        let period = match (foreign, self.unmet) {
+            (true, true) => UNMET_READ_PERIOD,
+            (true, false) => READ_PERIOD,
+            (false, _) => LONE_READ_PERIOD,
+        };
+        Some(asked.saturating_add(period))
+    }
+
+    /// The next instant at which time alone changes what to settle.
+    pub(super) fn next_after(&self, now: Micros) -> Option<Micros> {
+        let (life, silence) = (self.config.life(), self.config.silence());
+        let silent = |(_, holding): &(HolderId, Holding)| {
+            holding.expires.saturating_sub(life.saturating_sub(silence)).saturating_add(Micros(1))
+        };
+        let times = self.view.holdings(now).map(silent);
+        let own = self.holders.values().map(OwnHolder::until);
+        let others = [self.view.next_free(now), self.read_at(now)].into_iter().flatten();
+        let fixed = [self.no_raise_until, self.config.relearn_until];
+        let all = times.chain(own).chain(others).chain(fixed);
+        let next = all.filter(|time| *time > now).min();
+        if self.holders.is_empty() { None } else { next }
+    }
+}
