@@ -33,6 +33,9 @@ mod logged_texts;
 mod reasons;
 #[cfg(test)]
 mod tests;
+mod trigger;
+
+pub(super) use trigger::Trigger;
 
 use logged_texts::LoggedTexts;
 use reasons::bounded;
@@ -40,15 +43,6 @@ use reasons::bounded;
 /// The fix in the error about missing rule files.
 const MISSING_FILES_HINT: &str = "the active rules stay; to remove all rules, keep a file that \
                                   contains only `domain: NAME`, or send SIGHUP";
-
-/// Why rules are reloaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trigger {
-    /// The files changed. A missing file is an error.
-    FileChange,
-    /// SIGHUP. A missing file removes its rules.
-    Signal,
-}
 
 /// One set of rules, and the metrics of each rule.
 pub(super) struct RuleSnapshot {
