@@ -44,7 +44,7 @@ pub struct RlqsMetrics {
     /// Buckets without a rule of rate: rules with leases.
     undivided: Warning,
     refused: [RefusedCount; RefusedReason::ALL.len()],
-    share_sum_max: AtomicU64,
+    share_in_use_max: AtomicU64,
 }
 
 /// Why something of a client was refused.
@@ -196,12 +196,12 @@ impl RlqsMetrics {
 
     /// Records the sum of the shares of a quota that are in use.
     pub(super) fn used(&self, shares: u64) {
-        self.share_sum_max.fetch_max(shares, Ordering::Relaxed);
+        self.share_in_use_max.fetch_max(shares, Ordering::Relaxed);
     }
 
     /// The largest sum of the shares of one quota in use since the start. 1 is the whole quota.
-    pub fn share_sum_max(&self) -> f64 {
-        self.share_sum_max.load(Ordering::Relaxed) as f64 / SHARES as f64
+    pub fn share_in_use_max(&self) -> f64 {
+        self.share_in_use_max.load(Ordering::Relaxed) as f64 / SHARES as f64
     }
 }
 

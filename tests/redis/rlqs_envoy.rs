@@ -62,7 +62,7 @@ fn three(version: &str, service: SocketAddr) -> Course {
 /// Fails unless weir kept its invariant: no quota was ever divided into more than itself.
 fn check_invariant(weir: &Weir) -> Result<(), String> {
     let violations = weir.metric("weir_rlqs_violations_total", &[]);
-    let sum = weir.metric("weir_rlqs_share_sum_max", &[]);
+    let sum = weir.metric("weir_rlqs_share_in_use_max", &[]);
     if violations == 0 && sum <= 1 {
         return Ok(());
     }

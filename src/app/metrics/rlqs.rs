@@ -32,7 +32,7 @@ pub(super) fn expose(engine: &QuotaEngine, page: &mut Exposition) {
         .sample(&[("result", "error")], metrics.settlements_error.get());
     let help = "Largest sum of the shares of one limit in use at the same time, since the start. 1 \
                 is the whole limit.";
-    page.gauge("weir_rlqs_share_sum_max", help).single(metrics.share_sum_max());
+    page.gauge("weir_rlqs_share_in_use_max", help).single(metrics.share_in_use_max());
     let help = "How often the shares of a limit in use were more than the whole limit. A lowered \
                 limit does not count.";
     page.counter("weir_rlqs_violations_total", help).single(metrics.violations.get());

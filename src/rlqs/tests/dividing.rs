@@ -71,7 +71,7 @@ fn shares_follow_the_demand() {
     assert!(rates[0] > 42.0 && rates[2] > 42.0 && rates[1] >= 10.0, "{rates:?}");
     let metrics = process.engine.metrics();
     assert_eq!(metrics.violations.get(), 0);
-    assert!(metrics.share_sum_max() <= 1.0);
+    assert!(metrics.share_in_use_max() <= 1.0);
     assert!(metrics.raises.get() > 0 && metrics.lowers.get() > 0);
     let series = process.engine.rule_series();
     assert_eq!((series.len(), &*series[0].rule, series[0].denied), (1, "tenant", 0));
