@@ -1,3 +1,5 @@
+//! Tests of bucket ids.
+
 use prost::Message;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of local holders.
+
 use super::*;
 use crate::limit::Algorithm;
 use crate::quota::Assignment;

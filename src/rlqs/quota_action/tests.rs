@@ -1,3 +1,5 @@
+//! Tests of encoded actions.
+
 use prost::Message;
 
 use super::*;
@@ -17,7 +19,7 @@ fn decoded(action: QuotaAction) -> Action {
     assert_eq!(one, two);
     let bucket = one.bucket_id.clone().expect("an id").bucket;
     assert_eq!(bucket.into_iter().collect::<Vec<_>>(), [("k".to_owned(), "v".to_owned())]);
-    one.bucket_action.clone().expect("an action")
+    one.bucket_action.expect("an action")
 }
 
 fn strategy_of(assignment: Assignment, generation: u32) -> Strategy {

@@ -1,3 +1,5 @@
+//! Tests of the token bucket.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of decoded reports.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -102,7 +102,7 @@ fn small_quotas_are_divided_too() {
     let is_divided = || {
         let rates = rates(&all);
         let sum: f64 = rates.iter().sum();
-        sum <= 0.1 * 1.000_001 && sum >= 0.09 && rates.iter().all(|rate| *rate > 0.02)
+        (0.09..=0.1 * 1.000_001).contains(&sum) && rates.iter().all(|rate| *rate > 0.02)
     };
     until_stable("a hit in ten seconds is divided", is_divided);
     assert_lowered_first(&all, 0.1);

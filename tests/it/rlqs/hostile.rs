@@ -98,11 +98,11 @@ fn outcome(weir: &Weir, reports: Vec<RateLimitQuotaUsageReports>) -> Status {
     }
 }
 
-/// A new Envoy is assigned its quota at once.
-fn assert_served(weir: &Weir, limit: f64) {
+/// A new Envoy is assigned the quota of `tenant` at once, which no other one had.
+fn assert_served(weir: &Weir, tenant: &str, limit: f64) {
     let began = Instant::now();
     let envoy = SmallEnvoy::start(weir.grpc, "d");
-    let honest = bucket(&[("tenant", "honest")]);
+    let honest = bucket(&[("tenant", tenant)]);
     envoy.demand(&honest, 10.0);
     envoy.until_rate(&honest, |rate| rate > 0.9 * limit);
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
@@ -136,7 +136,7 @@ fn broken_reports_end_their_stream() {
         assert_eq!(status.code(), code, "{what}: {status:?}");
         assert!(!status.message().is_empty(), "{what}");
     }
-    assert_served(&weir, 300.0);
+    assert_served(&weir, "honest-1", 300.0);
     assert_no_violation(&weir);
 }
 
@@ -187,7 +187,7 @@ fn absurd_counts_are_bounded() {
     ] {
         liar.send(report("d", vec![absurd(elapsed, allowed, denied); 3]));
     }
-    assert_served(&weir, 300.0);
+    assert_served(&weir, "honest-2", 300.0);
     // A demand without a bound gets the fair part, and no more.
     honest.until_rate(&tenant(), |rate| (140.0..=151.0).contains(&rate));
     assert_eq!(liar.finish().code(), Code::Ok);
@@ -199,7 +199,7 @@ fn absurd_counts_are_bounded() {
 #[test]
 fn many_buckets_are_bounded() {
     let mut weir = serving(&tenants("second", 300)).start();
-    assert_served(&weir, 300.0);
+    assert_served(&weir, "honest-3", 300.0);
     let before = weir.process().resident_kib();
     let mut stream = HostileStream::open(&weir, report("d", numbered(0..10))).expect("a stream");
     for start in (10..100_000).step_by(10_000) {
@@ -211,7 +211,7 @@ fn many_buckets_are_bounded() {
         assert!(message.bucket_action.len() <= 1000, "{}", message.bucket_action.len());
         assigned += message.bucket_action.len();
     }
-    assert_served(&weir, 300.0);
+    assert_served(&weir, "honest-4", 300.0);
     assert!(weir.metric("weir_rlqs_buckets", &[]) <= 10_010);
     assert!(weir.metric("weir_rlqs_refused_total", &[]) > 0);
     let grown = weir.process().resident_kib().saturating_sub(before);
@@ -224,7 +224,7 @@ fn many_buckets_are_bounded() {
 #[test]
 fn floods_cost_their_sender_alone() {
     let mut weir = serving(&tenants("second", 300)).start();
-    assert_served(&weir, 300.0);
+    assert_served(&weir, "honest-5", 300.0);
     let before = weir.process().resident_kib();
     let floods: Vec<HostileStream> = (0..20)
         .map(|number| {
@@ -238,9 +238,9 @@ fn floods_cost_their_sender_alone() {
     }
     // A client sends while it is polled. None of them reads.
     for flood in &floods {
-        flood.client.block_on(tokio::time::sleep(Duration::from_millis(100)));
+        flood.client.block_on(async { tokio::time::sleep(Duration::from_millis(100)).await });
     }
-    assert_served(&weir, 300.0);
+    assert_served(&weir, "honest-6", 300.0);
     let grown = weir.process().resident_kib().saturating_sub(before);
     assert!(grown < GROWTH_KIB, "{grown} KiB");
     assert!(weir.process().is_alive());

@@ -56,6 +56,8 @@ fn a_name_keeps_its_share() {
     let (named, other) = (saturated(&weir, Some("edge-1")), saturated(&weir, Some("edge-2")));
     until_halves([&named, &other]);
     drop(named);
+    // A name that an open stream has is ignored.
+    until("the end of the stream", || weir.metric("weir_rlqs_streams", &[]) == 1);
     let again = Instant::now();
     let named = saturated(&weir, Some("edge-1"));
     named.until_rate(&tenant(), |rate| rate > 140.0);
