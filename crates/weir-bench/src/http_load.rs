@@ -1,6 +1,6 @@
 //! An open loop of GET requests over HTTP/2, the load on a proxy that calls a rate limit service.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -29,6 +29,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub struct HttpLoad {
     connections: Vec<SendRequest<Bytes>>,
     requests: Vec<Request<()>>,
+    /// Requests sent so far, so that a load begins with the request after that of the last one.
+    sent: Cell<usize>,
     /// Drives the connections. It is dropped before the runtime.
     tasks: LocalSet,
     runtime: Runtime,
@@ -67,7 +69,7 @@ impl HttpLoad {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let tasks = LocalSet::new();
         let connections = tasks.block_on(&runtime, open(address, connections))?;
-        Ok(HttpLoad { connections, requests, tasks, runtime })
+        Ok(HttpLoad { connections, requests, sent: Cell::new(0), tasks, runtime })
     }
 
     /// Sends `rate` requests per second for `duration`, evenly, whether or not earlier ones were
@@ -78,7 +80,7 @@ impl HttpLoad {
     ///
     /// The system has no timer. Failed requests are no error; the report counts them.
     pub fn run(&self, rate: f64, duration: Duration) -> io::Result<HttpReport> {
-        let load = open_loop(&self.connections, &self.requests, rate, duration);
+        let load = open_loop(&self.connections, &self.requests, &self.sent, rate, duration);
         let stats = self.tasks.block_on(&self.runtime, load)?;
         Ok(HttpReport {
             ok: stats.ok,
@@ -103,6 +105,7 @@ async fn open(address: SocketAddr, count: usize) -> io::Result<Vec<SendRequest<B
 async fn open_loop(
     connections: &[SendRequest<Bytes>],
     requests: &[Request<()>],
+    sent: &Cell<usize>,
     rate: f64,
     duration: Duration,
 ) -> io::Result<Stats> {
@@ -110,7 +113,8 @@ async fn open_loop(
     let stats = Rc::new(RefCell::new(Stats::new()));
     let mut calls = JoinSet::new();
     let begin = Instant::now();
-    let next = connections.iter().cycle().zip(requests.iter().cycle());
+    let first = sent.get() % requests.len().max(1);
+    let next = connections.iter().cycle().zip(requests.iter().cycle().skip(first));
     for (index, (connection, request)) in (0_u64..).zip(next) {
         let after = Duration::from_secs_f64(index as f64 / rate);
         if after >= duration {
@@ -121,6 +125,7 @@ async fn open_loop(
         if index % BURST_MAX == 0 {
             yield_now().await;
         }
+        sent.set(sent.get().wrapping_add(1));
         calls.spawn_local(get_due(connection.clone(), request.clone(), due, Rc::clone(&stats)));
         while calls.try_join_next().is_some() {}
     }
@@ -209,6 +214,8 @@ mod tests {
             let errors: Vec<_> = report.errors.into_iter().collect();
             assert_eq!(errors, [("http 429".to_owned(), requests / 2)]);
         }
+        let one = || load.run(1_000.0, Duration::from_millis(1)).unwrap().ok;
+        assert_eq!([one(), one(), one()], [1, 0, 1], "each load goes on where the last one ended");
     }
 
     #[test]
