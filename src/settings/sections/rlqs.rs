@@ -17,16 +17,16 @@ section! {
         enabled: bool = "true", switch();
         // 12 s: two reports of Envoy, and 2 s for a report that is late.
         /// Time for which an assignment is valid. Each report of an Envoy renews it. The share of an
-        /// Envoy that is lost is free again after this time.
+        /// Envoy that is lost is free again a second after this time.
         assignment_ttl: Duration = "12s", whole_seconds(ASSIGNMENT_TTL_MIN);
-        /// Time without a request after which weir abandons a bucket. The next request creates it
-        /// again.
+        /// Time without a request after which weir abandons a bucket, or the time in which its burst
+        /// refills, if that is longer. The next request creates it again.
         idle_timeout: Duration = "10m", positive_duration();
         /// Keys of a bucket id that come first in its descriptor, in this order: `name,name`. The
         /// other keys follow in the order of their bytes.
         key_order: Vec<String> = "", entry_keys();
         /// Hits that all Envoys of a limit together may have saved up, as a percentage of the requests
-        /// of its window. The buckets token_bucket and leaky_bucket have their own `burst`.
+        /// of its window. The algorithms token_bucket and leaky_bucket have their own `burst`.
         burst_percent: u64 = "20", number(0..=100);
         /// With `store.kind: memory`: after a start, assign to an Envoy at most what it used before,
         /// until the assignments of the process before have expired. `false`: assign at once, so that
