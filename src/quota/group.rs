@@ -86,7 +86,7 @@ pub struct Due {
 /// Another instance has the holder now. If its stream is still open here, two Envoys have the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("another instance has the holder")]
-pub struct HolderMoved;
+pub struct HolderTakenOver;
 
 /// The division of one quota.
 #[derive(Debug)]
@@ -174,11 +174,16 @@ impl QuotaGroup {
     ///
     /// # Errors
     ///
-    /// [`HolderMoved`]: the report counts for nothing. The stream needs another holder id.
-    pub fn report(&mut self, holder: HolderId, hits: u64, now: Micros) -> Result<(), HolderMoved> {
+    /// [`HolderTakenOver`]: the report counts for nothing. The stream needs another holder id.
+    pub fn report(
+        &mut self,
+        holder: HolderId,
+        hits: u64,
+        now: Micros,
+    ) -> Result<(), HolderTakenOver> {
         let known = self.holders.entry(holder).or_insert_with(|| OwnHolder::new(now));
-        if known.moved {
-            return Err(HolderMoved);
+        if known.taken_over {
+            return Err(HolderTakenOver);
         }
         if known.left {
             known.rejoin(now);
@@ -262,7 +267,7 @@ impl QuotaGroup {
             }
         }
         let holders = &self.holders;
-        let own = |holder| holders.get(&holder).is_some_and(|own| !own.moved);
+        let own = |holder| holders.get(&holder).is_some_and(|own| !own.taken_over);
         self.view.take(snapshot, own, sent_at, now);
     }
 

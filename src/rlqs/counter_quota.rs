@@ -10,8 +10,8 @@ use super::quota_action::QuotaAction;
 use super::quota_rule::QuotaRule;
 use super::tokens::Tokens;
 use crate::quota::{
-    Assignment, Due, GroupConfig, HolderId, HolderMoved, Ledger, LedgerSnapshot, Quota, QuotaGroup,
-    SHARES, Settlement,
+    Assignment, Due, GroupConfig, HolderId, HolderTakenOver, Ledger, LedgerSnapshot, Quota,
+    QuotaGroup, SHARES, Settlement,
 };
 use crate::time::{ClockOffset, Micros};
 
@@ -151,7 +151,7 @@ impl CounterQuota {
         used: ReportedUse,
         now: Micros,
         at: Micros,
-    ) -> Result<(), HolderMoved> {
+    ) -> Result<(), HolderTakenOver> {
         let hits = used.allowed.saturating_add(used.denied);
         let Some(member) = self.members.get_mut(&holder) else { return Ok(()) };
         let before = member.last_report.replace(now);

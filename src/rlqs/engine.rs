@@ -18,7 +18,7 @@ use super::quota_shard::QuotaShard;
 use super::shared_ledger::SharedLedger;
 use super::{ActiveRuleSet, GRACE, MARGIN, RlqsConfig};
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
-use crate::quota::{GroupConfig, HolderId, HolderMoved, Quota};
+use crate::quota::{GroupConfig, HolderId, HolderTakenOver, Quota};
 use crate::rules::RuleLimit;
 use crate::time::{Clock, ClockOffset, Micros};
 
@@ -143,7 +143,7 @@ impl QuotaEngine {
         to: Recipient,
         used: ReportedUse,
         now: Micros,
-    ) -> Result<(), HolderMoved> {
+    ) -> Result<(), HolderTakenOver> {
         self.divided.add(place.rule.id);
         let key = place.key;
         let result = self.joining(place, now, |quota, at| {
@@ -204,7 +204,7 @@ impl QuotaEngine {
         holder: HolderId,
         used: ReportedUse,
         now: Micros,
-    ) -> Result<(), HolderMoved> {
+    ) -> Result<(), HolderTakenOver> {
         let mut shard = lock(self.shard(key));
         let Some(quota) = shard.get_mut(key) else { return Ok(()) };
         let at = quota.group_time(now, self.offset(key, now));

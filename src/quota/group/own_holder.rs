@@ -50,7 +50,7 @@ pub(super) struct OwnHolder {
     /// Whether the ledger has less than the holder uses, so that it must be written again.
     restore: bool,
     /// Whether another instance writes it.
-    pub(super) moved: bool,
+    pub(super) taken_over: bool,
     /// Whether its stream ended.
     pub(super) left: bool,
     /// The largest share while assignments of the time before the start may be in use.
@@ -74,7 +74,7 @@ impl OwnHolder {
             written: Micros::ZERO,
             asked: None,
             restore: false,
-            moved: false,
+            taken_over: false,
             left: false,
             cap: 0,
             sent: None,
@@ -89,7 +89,7 @@ impl OwnHolder {
         self.written = before.written;
         self.generation = self.generation.max(before.generation);
         self.cap = before.cap;
-        if !before.moved {
+        if !before.taken_over {
             self.share = before.share;
             self.old = before.old;
             self.lowered = before.lowered;
@@ -122,13 +122,13 @@ impl OwnHolder {
 
     /// Whether the holder has nothing in the ledger that this group must still care about.
     pub(super) fn is_over(&self, now: Micros) -> bool {
-        self.left && self.asked.is_none() && (self.moved || self.until <= now)
+        self.left && self.asked.is_none() && (self.taken_over || self.until <= now)
     }
 
     /// Whether it reports, so that changes reach it.
     pub(super) fn is_live(&self, now: Micros, config: &GroupConfig) -> bool {
         let overdue = self.reported.saturating_add(config.silence()) < now;
-        self.known && !self.left && !self.moved && !overdue
+        self.known && !self.left && !self.taken_over && !overdue
     }
 
     /// Whether its stream is open and no snapshot showed it.
@@ -176,7 +176,7 @@ impl OwnHolder {
 
     /// Whether the ledger must be written although the share stays.
     pub(super) fn must_write(&self, now: Micros, config: &GroupConfig) -> bool {
-        let restores = self.restore && self.known && !self.moved && self.until > now;
+        let restores = self.restore && self.known && !self.taken_over && self.until > now;
         restores || (self.renew && self.is_live(now, config))
     }
 
@@ -225,7 +225,7 @@ impl OwnHolder {
             return false;
         }
         if holding.expires > self.written.saturating_add(CLOCK_SLACK) {
-            self.moved = true;
+            self.taken_over = true;
             return false;
         }
         let Some(asked) = asked else {
@@ -269,7 +269,7 @@ impl OwnHolder {
         now: Micros,
         config: &GroupConfig,
     ) -> Option<Due> {
-        if self.left || self.moved || (self.cap == 0 && now < config.relearn_until) {
+        if self.left || self.taken_over || (self.cap == 0 && now < config.relearn_until) {
             return None;
         }
         let assignment = Assignment::of(quota, self.share);

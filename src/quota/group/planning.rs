@@ -59,7 +59,7 @@ impl QuotaGroup {
     pub(super) fn targets(&self, now: Micros) -> Vec<(HolderId, u64)> {
         let mut division = Division::default();
         for (id, holding) in self.view.holdings(now) {
-            let own = self.holders.get(id).filter(|own| !own.moved);
+            let own = self.holders.get(id).filter(|own| !own.taken_over);
             if own.is_some_and(|own| own.is_live(now, &self.config)) {
                 continue;
             }

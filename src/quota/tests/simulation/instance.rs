@@ -208,8 +208,9 @@ impl World {
         let known = self.streams[stream].holders.get(&usage.quota).copied();
         let holder = known.unwrap_or_else(|| self.join(stream, instance, usage, false));
         let group = self.instances[instance].groups.get_mut(&usage.quota);
-        let moved = group.is_none_or(|group| group.report(holder, usage.asked, local).is_err());
-        if moved {
+        let taken_over =
+            group.is_none_or(|group| group.report(holder, usage.asked, local).is_err());
+        if taken_over {
             self.remove_holder(stream, instance, usage.quota, holder);
             let holder = self.join(stream, instance, usage, true);
             let group = self.instances[instance].groups.get_mut(&usage.quota).expect("joined");
