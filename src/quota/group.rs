@@ -38,8 +38,8 @@ use own_holder::OwnHolder;
 /// The pause after a failure of the store.
 const RETRY_PAUSE: Micros = Micros::from_millis(500);
 
-/// How long no share is raised after an outage in which instances renewed alone: all of them write their
-/// holders again in this time.
+/// How long no share is raised after an outage in which instances renewed without the ledger: all write
+/// their holders again in this time.
 const RECOVERY: Micros = Micros::from_secs(2);
 
 /// The times of a group.
@@ -103,7 +103,7 @@ pub struct QuotaGroup {
     resend: bool,
     retry_at: Micros,
     /// Whether holders were renewed without the ledger since the last snapshot.
-    alone: bool,
+    renewed_without_ledger: bool,
     no_raise_until: Micros,
     /// Whether the last attempt to raise shares found too little room.
     unmet: bool,
@@ -123,7 +123,7 @@ impl QuotaGroup {
             in_flight: None,
             resend: false,
             retry_at: Micros::ZERO,
-            alone: false,
+            renewed_without_ledger: false,
             no_raise_until: Micros::ZERO,
             unmet: false,
             due: BTreeMap::new(),
@@ -227,14 +227,14 @@ impl QuotaGroup {
         })
     }
 
-    /// The result of the settlement of `sent_at`. `None`: the store failed. Then `renew_alone` says
+    /// The result of the settlement of `sent_at`. `None`: the store failed. Then `renew_without_ledger` says
     /// whether holders that reported get their last share again, or are left to expire.
     pub fn settled(
         &mut self,
         result: Option<&LedgerSnapshot>,
         sent_at: Micros,
         now: Micros,
-        renew_alone: bool,
+        renew_without_ledger: bool,
     ) {
         let rate = self.in_flight.take().unwrap_or(self.rate);
         self.next = Some(Micros::ZERO);
@@ -242,13 +242,13 @@ impl QuotaGroup {
             self.retry_at = now.saturating_add(RETRY_PAUSE);
             let config = self.config;
             self.holders.values_mut().for_each(OwnHolder::fail);
-            if renew_alone {
-                self.alone = true;
-                self.send(now, |holder| holder.renew_alone(now, &config));
+            if renew_without_ledger {
+                self.renewed_without_ledger = true;
+                self.send(now, |holder| holder.renew_without_ledger(now, &config));
             }
             return;
         };
-        if std::mem::take(&mut self.alone) {
+        if std::mem::take(&mut self.renewed_without_ledger) {
             self.no_raise_until = now.saturating_add(RECOVERY);
         }
         let mut snapshot = snapshot.clone();

@@ -210,7 +210,7 @@ impl CounterQuota {
             let snapshot = self.ledger.settle(&settlement);
             metrics.settlements_ok.add();
             self.check_sum(&snapshot, at, metrics);
-            self.group.settled(Some(&snapshot), at, at, self.rule.renews_alone());
+            self.group.settled(Some(&snapshot), at, at, self.rule.renews_without_ledger());
         }
         if self.members.is_empty() {
             // The group does not ask for it: what has expired must not keep this quota.
@@ -257,7 +257,7 @@ impl CounterQuota {
             }
             None => metrics.settlements_error.add(),
         }
-        self.group.settled(snapshot, sent_at, at, self.rule.renews_alone());
+        self.group.settled(snapshot, sent_at, at, self.rule.renews_without_ledger());
         self.deliver(now, local);
     }
 

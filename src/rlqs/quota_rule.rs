@@ -25,7 +25,7 @@ pub struct QuotaRule {
     /// Requests that passed because of `shadow_mode`, and would have been denied.
     pub shadow_denied: AtomicCount,
     is_shadow: AtomicBool,
-    renews_alone: AtomicBool,
+    renews_without_ledger: AtomicBool,
 }
 
 impl QuotaRule {
@@ -38,7 +38,7 @@ impl QuotaRule {
             denied: AtomicCount::default(),
             shadow_denied: AtomicCount::default(),
             is_shadow: AtomicBool::default(),
-            renews_alone: AtomicBool::default(),
+            renews_without_ledger: AtomicBool::default(),
         };
         known.update(rule, on_error);
         known
@@ -47,7 +47,7 @@ impl QuotaRule {
     fn update(&self, rule: &Rule, on_error: OnError) {
         self.is_shadow.store(rule.shadow_mode, Ordering::Relaxed);
         let renews = rule.on_error.unwrap_or(on_error) != OnError::Deny;
-        self.renews_alone.store(renews, Ordering::Relaxed);
+        self.renews_without_ledger.store(renews, Ordering::Relaxed);
     }
 
     /// Whether denials of the rule pass.
@@ -56,8 +56,8 @@ impl QuotaRule {
     }
 
     /// Whether its holders keep their last share while the store fails.
-    pub(super) fn renews_alone(&self) -> bool {
-        self.renews_alone.load(Ordering::Relaxed)
+    pub(super) fn renews_without_ledger(&self) -> bool {
+        self.renews_without_ledger.load(Ordering::Relaxed)
     }
 }
 

@@ -24,7 +24,7 @@ const GENERATION_MAX: u64 = 999_999_999;
 /// - `share` rises only to a share of a snapshot.
 /// - `share` falls before the ledger is asked, which keeps the old share for the grace.
 /// - No assignment is sent with a TTL that ends after `until` minus the grace, and `until` is an expiry
-///   from a snapshot (or set by [`OwnHolder::renew_alone`], the exception that a rule asks for).
+///   from a snapshot (or set by [`OwnHolder::renew_without_ledger`], the exception that a rule asks for).
 #[derive(Debug)]
 pub(super) struct OwnHolder {
     demand: DemandMeter,
@@ -251,7 +251,7 @@ impl OwnHolder {
     }
 
     /// Renews the last share without the ledger. Returns whether the Envoy must get it.
-    pub(super) fn renew_alone(&mut self, now: Micros, config: &GroupConfig) -> bool {
+    pub(super) fn renew_without_ledger(&mut self, now: Micros, config: &GroupConfig) -> bool {
         if !self.renew || self.sent.is_none() || !self.is_live(now, config) {
             return false;
         }

@@ -31,8 +31,8 @@ impl QuotaGroup {
             let due = holder.due(id, &self.quota, now, &self.config);
             self.due.extend(due.map(|due| (id, due)));
         }
-        // While others renew alone, what expired in the view may be in use.
-        let waits = self.alone || now < self.no_raise_until;
+        // While others renew without the ledger, what expired in the view may be in use.
+        let waits = self.renewed_without_ledger || now < self.no_raise_until;
         let room = if waits { 0 } else { self.view.free(now) };
         self.unmet = room < needed;
         for (id, raise) in raises {

@@ -162,7 +162,7 @@ impl World {
         }
         let local = self.local(call.instance);
         let Some(group) = self.instances[call.instance].groups.get_mut(&call.quota) else { return };
-        group.settled(snapshot, call.sent_at, local, self.setup.renew_alone);
+        group.settled(snapshot, call.sent_at, local, self.setup.renew_without_ledger);
         let dues = group.take_due();
         self.deliver(call.instance, call.quota, dues);
         self.pump(call.instance, call.quota);

@@ -23,8 +23,8 @@ pub(super) enum Theme {
     Calls,
     /// The ledger is away for all instances or for one.
     Outages,
-    /// The same, and holders are renewed alone.
-    OutagesAlone,
+    /// The same, and holders are renewed without the ledger.
+    OutagesRenewed,
     /// A replica without the last writes becomes the primary.
     FailOver,
     /// The ledger loses everything.
@@ -42,7 +42,7 @@ impl Theme {
         Theme::HalfOpen,
         Theme::Calls,
         Theme::Outages,
-        Theme::OutagesAlone,
+        Theme::OutagesRenewed,
         Theme::FailOver,
         Theme::Flush,
         Theme::Relearn,
@@ -91,7 +91,7 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         division,
         config: config(shared),
         relearn: theme == Theme::Relearn,
-        renew_alone: theme == Theme::OutagesAlone,
+        renew_without_ledger: theme == Theme::OutagesRenewed,
         excuse: !matches!(theme, Theme::Demand | Theme::Restarts | Theme::Relearn),
     };
     let mut quotas: Vec<SimQuota> = (0..size.quotas)
@@ -193,8 +193,8 @@ fn actions(
                 actions.push((at, Action::Faults(faults)));
                 actions.push((ends, Action::Faults(Faults::default())));
             }
-            Theme::Outages | Theme::OutagesAlone => {
-                let all = rng.chance(50) || theme == Theme::OutagesAlone;
+            Theme::Outages | Theme::OutagesRenewed => {
+                let all = rng.chance(50) || theme == Theme::OutagesRenewed;
                 let cut_off = if all { (0..instances).collect() } else { vec![instance] };
                 let long = Micros(pause.0 * rng.below(3));
                 actions.push((at, Action::Faults(Faults { cut_off, ..Faults::default() })));

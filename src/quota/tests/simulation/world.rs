@@ -125,7 +125,7 @@ pub(super) struct Setup {
     pub(super) config: GroupConfig,
     /// Whether instances start with the relearn time.
     pub(super) relearn: bool,
-    pub(super) renew_alone: bool,
+    pub(super) renew_without_ledger: bool,
     /// Whether lost messages that lower a share are excused.
     pub(super) excuse: bool,
 }
