@@ -72,7 +72,7 @@ impl GroupConfig {
 
 /// An assignment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Due {
+pub struct DueAssignment {
     /// The holder.
     pub holder: HolderId,
     /// What its Envoy may do.
@@ -107,7 +107,7 @@ pub struct QuotaGroup {
     no_raise_until: Micros,
     /// Whether the last attempt to raise shares found too little room.
     unmet: bool,
-    due: BTreeMap<HolderId, Due>,
+    due: BTreeMap<HolderId, DueAssignment>,
     next: Option<Micros>,
 }
 
@@ -262,7 +262,7 @@ impl QuotaGroup {
         let grace = self.config.grace;
         for (holder, own) in &mut self.holders {
             if own.take(snapshot.get(*holder), now, grace) {
-                let due = own.due(*holder, &self.quota, now, &self.config);
+                let due = own.next_assignment(*holder, &self.quota, now, &self.config);
                 self.due.extend(due.map(|due| (*holder, due)));
             }
         }
@@ -276,7 +276,7 @@ impl QuotaGroup {
     ///
     /// [`settlement`]: QuotaGroup::settlement
     /// [`settled`]: QuotaGroup::settled
-    pub fn take_due(&mut self) -> Vec<Due> {
+    pub fn take_due_assignments(&mut self) -> Vec<DueAssignment> {
         std::mem::take(&mut self.due).into_values().collect()
     }
 
@@ -301,7 +301,7 @@ impl QuotaGroup {
     fn send(&mut self, now: Micros, mut choose: impl FnMut(&mut OwnHolder) -> bool) {
         for (id, holder) in &mut self.holders {
             if choose(holder) {
-                let due = holder.due(*id, &self.quota, now, &self.config);
+                let due = holder.next_assignment(*id, &self.quota, now, &self.config);
                 self.due.extend(due.map(|due| (*id, due)));
             }
         }

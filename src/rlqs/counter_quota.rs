@@ -10,8 +10,8 @@ use super::quota_action::QuotaAction;
 use super::quota_rule::QuotaRule;
 use super::tokens::Tokens;
 use crate::quota::{
-    Assignment, Due, GroupConfig, HolderId, HolderTakenOver, Ledger, LedgerSnapshot, Quota,
-    QuotaGroup, SHARES, Settlement,
+    Assignment, DueAssignment, GroupConfig, HolderId, HolderTakenOver, Ledger, LedgerSnapshot,
+    Quota, QuotaGroup, SHARES, Settlement,
 };
 use crate::time::{ClockOffset, Micros};
 
@@ -276,7 +276,9 @@ impl CounterQuota {
     /// `local`.
     fn deliver(&mut self, now: Micros, local: &mut Option<LocalShare>) {
         let is_shadow = self.rule.is_shadow();
-        for Due { holder, assignment, generation, ttl } in self.group.take_due() {
+        for DueAssignment { holder, assignment, generation, ttl } in
+            self.group.take_due_assignments()
+        {
             let Some(member) = self.members.get_mut(&holder) else { continue };
             member.shadow = match (is_shadow, member.shadow.take()) {
                 (false, _) => None,

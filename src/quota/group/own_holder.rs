@@ -6,12 +6,12 @@ use super::super::ledger::{Change, HolderId, Holding};
 use super::super::share::Quota;
 use super::demand_meter::DemandMeter;
 use super::ledger_view::CLOCK_SLACK;
-use super::{Due, GroupConfig};
+use super::{DueAssignment, GroupConfig};
 use crate::time::Micros;
 
 /// By how much a change without a report moves the expiry in the ledger. The ledger skips a change whose
 /// expiry is before the stored one, so changes that arrive late and out of order have no effect.
-const STEP: Micros = Micros::from_millis(1);
+const EXPIRY_STEP: Micros = Micros::from_millis(1);
 
 /// The largest generation: Envoy wants less than a second of nanoseconds.
 const GENERATION_MAX: u64 = 999_999_999;
@@ -194,7 +194,7 @@ impl OwnHolder {
         let share = if self.left { share.max(self.old) } else { share };
         let renews = self.renew && self.is_live(now, config);
         let end = if renews { now.saturating_add(config.life()) } else { self.until };
-        let expires = end.max(self.written.saturating_add(STEP));
+        let expires = end.max(self.written.saturating_add(EXPIRY_STEP));
         self.written = expires;
         self.asked = Some(share);
         // A report that arrives before the answer needs a renewal too.
@@ -262,13 +262,13 @@ impl OwnHolder {
     }
 
     /// The assignment to send.
-    pub(super) fn due(
+    pub(super) fn next_assignment(
         &mut self,
         holder: HolderId,
         quota: &Quota,
         now: Micros,
         config: &GroupConfig,
-    ) -> Option<Due> {
+    ) -> Option<DueAssignment> {
         if self.left || self.taken_over || (self.cap == 0 && now < config.relearn_until) {
             return None;
         }
@@ -280,7 +280,12 @@ impl OwnHolder {
         let rest = self.until.saturating_sub(now.saturating_add(config.grace));
         let ttl = if self.share == 0 { config.ttl } else { config.ttl.min(rest) };
         let generation = u32::try_from(self.generation).unwrap_or(1);
-        Some(Due { holder, assignment, generation, ttl: Micros::from_secs(ttl.0 / 1_000_000) })
+        Some(DueAssignment {
+            holder,
+            assignment,
+            generation,
+            ttl: Micros::from_secs(ttl.0 / 1_000_000),
+        })
     }
 
     /// Applies `convert` to every share.

@@ -28,7 +28,7 @@ impl QuotaGroup {
             }
             holder.lower(target, now, self.config.grace);
             shares.insert(id, target);
-            let due = holder.due(id, &self.quota, now, &self.config);
+            let due = holder.next_assignment(id, &self.quota, now, &self.config);
             self.due.extend(due.map(|due| (id, due)));
         }
         // While others renew without the ledger, what expired in the view may be in use.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::quota::{Assignment, Due};
+use crate::quota::{Assignment, DueAssignment};
 use crate::time::Micros;
 
 /// A rate in billionths of a hit per second.
@@ -110,7 +110,7 @@ impl SimBucket {
 
     /// Takes an assignment. Returns the tokens that it added. A changed bucket keeps its fill ratio, and a
     /// new one is full. A change of the seconds alone is none.
-    pub(super) fn assign(&mut self, due: &Due, now: Micros) -> f64 {
+    pub(super) fn assign(&mut self, due: &DueAssignment, now: Micros) -> f64 {
         self.advance(now);
         self.serial += 1;
         self.missed = None;

@@ -1,7 +1,7 @@
 //! What Envoys do in the simulated world.
 
 use super::world::{Event, Stream, Usage, World};
-use crate::quota::Due;
+use crate::quota::DueAssignment;
 use crate::time::Micros;
 
 /// Envoy 1.40 reports at this interval.
@@ -71,7 +71,7 @@ impl World {
     }
 
     /// An assignment arrives, if the stream still exists.
-    pub(super) fn assigned(&mut self, stream: usize, quota: usize, due: &Due) {
+    pub(super) fn assigned(&mut self, stream: usize, quota: usize, due: &DueAssignment) {
         let envoy = self.streams[stream].envoy;
         if self.envoys[envoy].stream != Some(stream) {
             self.missed(stream, quota, due);
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// A message was lost. If it lowers the rate, what the Envoy uses above it is an exception.
-    fn missed(&mut self, stream: usize, quota: usize, due: &Due) {
+    fn missed(&mut self, stream: usize, quota: usize, due: &DueAssignment) {
         if !self.setup.excuse {
             return;
         }

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::network::CALL_TIMEOUT;
 use super::world::{Call, Event, Usage, World};
 use crate::quota::{
-    Assignment, Due, GroupConfig, HolderId, Ledger, LedgerSnapshot, Quota, QuotaGroup, SHARES,
+    Assignment, DueAssignment, GroupConfig, HolderId, Ledger, LedgerSnapshot, Quota, QuotaGroup,
+    SHARES,
 };
 use crate::time::Micros;
 
@@ -124,11 +125,11 @@ impl World {
             let state = &mut self.instances[instance];
             let Some(group) = state.groups.get_mut(&quota) else { return };
             let settlement = group.settlement(local);
-            let dues = group.take_due();
+            let assignments = group.take_due_assignments();
             if group.is_empty() {
                 state.groups.remove(&quota);
             }
-            self.deliver(instance, quota, dues);
+            self.deliver(instance, quota, assignments);
             let Some(settlement) = settlement else { return };
             self.calls_made += 1;
             if self.setup.config.shared {
@@ -149,8 +150,8 @@ impl World {
             let snapshot = state.ledgers.entry(quota).or_default().settle(&settlement);
             let group = state.groups.get_mut(&quota).expect("it was there");
             group.settled(Some(&snapshot), local, local, false);
-            let dues = group.take_due();
-            self.deliver(instance, quota, dues);
+            let assignments = group.take_due_assignments();
+            self.deliver(instance, quota, assignments);
         }
     }
 
@@ -163,13 +164,13 @@ impl World {
         let local = self.local(call.instance);
         let Some(group) = self.instances[call.instance].groups.get_mut(&call.quota) else { return };
         group.settled(snapshot, call.sent_at, local, self.setup.renew_without_ledger);
-        let dues = group.take_due();
-        self.deliver(call.instance, call.quota, dues);
+        let assignments = group.take_due_assignments();
+        self.deliver(call.instance, call.quota, assignments);
         self.pump(call.instance, call.quota);
     }
 
-    fn deliver(&mut self, instance: usize, quota: usize, dues: Vec<Due>) {
-        for due in dues {
+    fn deliver(&mut self, instance: usize, quota: usize, assignments: Vec<DueAssignment>) {
+        for due in assignments {
             let Some(stream) = self.instances[instance].streams.get(&due.holder) else { continue };
             let stream = *stream;
             self.messages += 1;
@@ -190,7 +191,7 @@ impl World {
                 Division::Groups => self.count(stream, instance, usage),
                 Division::Whole => {
                     let quota = &self.quotas[usage.quota].quota;
-                    let due = Due {
+                    let due = DueAssignment {
                         holder: HolderId([0, 0]),
                         assignment: Assignment::of(quota, SHARES),
                         generation: 1,

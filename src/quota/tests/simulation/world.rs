@@ -7,7 +7,7 @@ use super::envoy::{SimBucket, SimEnvoy};
 use super::instance::{Division, Instance};
 use super::laws::{Figures, SAMPLE_PERIOD, SimQuota};
 use super::network::{Faults, ReplicatedLedger};
-use crate::quota::{Due, GroupConfig, HolderId, LedgerSnapshot, Settlement};
+use crate::quota::{DueAssignment, GroupConfig, HolderId, LedgerSnapshot, Settlement};
 use crate::testing::Rng;
 use crate::time::Micros;
 
@@ -87,7 +87,7 @@ pub(super) enum Event {
     Tick { envoy: usize, epoch: u64 },
     Report { stream: usize, usages: Vec<Usage> },
     Ended { stream: usize },
-    Assigned { stream: usize, quota: usize, due: Due },
+    Assigned { stream: usize, quota: usize, due: DueAssignment },
     Expired { envoy: usize, quota: usize, serial: u64 },
     Drive { instance: usize, epoch: u64 },
     Run { call: u64, quota: usize, settlement: Box<Settlement>, reply: Option<Micros> },
