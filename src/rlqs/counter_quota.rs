@@ -15,8 +15,8 @@ use crate::quota::{
 };
 use crate::time::{ClockOffset, Micros};
 
-/// Settlements of one turn. A new holder needs two: one reads, and one asks.
-const SETTLEMENTS_PER_TURN: usize = 4;
+/// Most settlements of one quota in a row. A new holder needs two: one reads, and one asks.
+const SETTLEMENTS_IN_A_ROW: usize = 4;
 
 /// The quota of one counter.
 #[derive(Debug)]
@@ -204,9 +204,9 @@ impl CounterQuota {
         local: &mut Option<LocalShare>,
     ) {
         let at = self.group_time(now, Some(ClockOffset::default()));
-        for _ in 0..SETTLEMENTS_PER_TURN {
+        for _ in 0..SETTLEMENTS_IN_A_ROW {
             let Some(settlement) = self.group.settlement(at) else { break };
-            metrics.moves(&settlement);
+            metrics.count_moves(&settlement);
             let snapshot = self.ledger.settle(&settlement);
             metrics.settlements_ok.add();
             self.check_sum(&snapshot, at, metrics);
@@ -223,7 +223,7 @@ impl CounterQuota {
     }
 
     /// The next settlement to send to a shared ledger, if one is due and none is on its way.
-    pub(super) fn call(
+    pub(super) fn next_call(
         &mut self,
         now: Micros,
         at: Micros,
@@ -234,13 +234,13 @@ impl CounterQuota {
         // A lowering is sent before the ledger answers, so that it does not use up the grace.
         self.deliver(now, local);
         let settlement = call?;
-        metrics.moves(&settlement);
+        metrics.count_moves(&settlement);
         self.is_in_flight = true;
         Some(SettlementCall { settlement, sent_at: at })
     }
 
     /// The result of a call; `None` if the store failed.
-    pub(super) fn called(
+    pub(super) fn finish_call(
         &mut self,
         snapshot: Option<&LedgerSnapshot>,
         sent_at: Micros,
@@ -313,7 +313,7 @@ impl CounterQuota {
         }
         // A lowered limit is the documented exception.
         if !self.was_lowered {
-            metrics.used(used);
+            metrics.record_in_use(used);
         }
     }
 }

@@ -19,11 +19,10 @@ use crate::quota::LedgerSnapshot;
 use crate::store_error::StoreError;
 use crate::time::Micros;
 
-/// Time between two turns without a new holder.
+/// Time between two rounds of settlements without a new holder.
 const TICK: Duration = Duration::from_millis(250);
 
-/// Time between a turn and the next one, however many holders appear: those of one burst settle
-/// together.
+/// Shortest time between two rounds, however many holders appear: those of one burst settle together.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// Ticks in which all local holders report once, as often as Envoys do.
@@ -39,7 +38,7 @@ const READ_PERIOD: Duration = Duration::from_secs(1);
 const READS_PER_ANNOUNCEMENT: u32 = 5;
 
 /// How long an announcement is valid.
-const ANNOUNCED: Micros = Micros::from_secs(60);
+const ANNOUNCEMENT_TTL: Micros = Micros::from_secs(60);
 
 /// Pause after a failure of the driver itself.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
@@ -86,7 +85,7 @@ pub fn start(engine: Arc<QuotaEngine>) -> io::Result<RlqsDriver> {
     Ok(RlqsDriver { stop, done })
 }
 
-/// Runs the turns, also after a panic in one of them.
+/// Runs rounds of settlements, also after a panic in one of them.
 async fn run_always(engine: Arc<QuotaEngine>) {
     loop {
         // The error is a panic, whose text was logged. Other streams need their assignments.
@@ -109,14 +108,14 @@ async fn run(engine: Arc<QuotaEngine>) {
                 tick(&engine, number).await;
                 number += 1;
             }
-            () = engine.urgent.notified() => sleep(PAUSE).await,
+            () = engine.wake_driver.notified() => sleep(PAUSE).await,
             Some((key, sent_at, result)) = replies.next(), if !replies.is_empty() => {
-                engine.called(&key, sent_at, result, engine.clock.now());
+                engine.finish_call(&key, sent_at, result, engine.clock.now());
                 // A quota that needs a second settlement gets it with the other replies.
-                engine.urgent.notify_one();
+                engine.wake_driver.notify_one();
             }
         }
-        first = turns(&engine, &mut replies, first).await;
+        first = settle_round(&engine, &mut replies, first).await;
     }
 }
 
@@ -125,10 +124,10 @@ async fn tick(engine: &QuotaEngine, number: usize) {
     engine.reload();
     let now = engine.clock.now();
     engine.expire(now);
-    // Each tick has its part of the shards, so that all have had their turn after the last one.
+    // Each tick has its part of the shards, so that all have reported after the last one.
     let part = number % LOCAL_TICKS;
     for shard in part * SHARDS / LOCAL_TICKS..(part + 1) * SHARDS / LOCAL_TICKS {
-        engine.local_turn(shard, now);
+        engine.report_local_uses(shard, now);
         yield_now().await;
     }
 }
@@ -136,7 +135,7 @@ async fn tick(engine: &QuotaEngine, number: usize) {
 /// Settles the quotas that are due, from the shard `first` on. With a shared ledger at most
 /// [`IN_FLIGHT_MAX`] settlements wait; the other quotas stay due. Returns the shard to begin with the
 /// next time.
-async fn turns(
+async fn settle_round(
     engine: &Arc<QuotaEngine>,
     replies: &mut FuturesUnordered<BoxFuture<'static, LedgerReply>>,
     first: usize,
@@ -147,9 +146,9 @@ async fn turns(
             if replies.len() >= IN_FLIGHT_MAX {
                 return shard % SHARDS;
             }
-            let is_more = engine.turn(shard, engine.clock.now(), &mut calls);
+            let is_more = engine.settle_due(shard, engine.clock.now(), &mut calls);
             for call in calls.drain(..) {
-                replies.push(Box::pin(settled(engine.clone(), call)));
+                replies.push(Box::pin(send(engine.clone(), call)));
             }
             if !is_more {
                 break;
@@ -161,7 +160,7 @@ async fn turns(
 }
 
 /// Sends one settlement.
-async fn settled(engine: Arc<QuotaEngine>, call: LedgerCall) -> LedgerReply {
+async fn send(engine: Arc<QuotaEngine>, call: LedgerCall) -> LedgerReply {
     let LedgerCall { key, call } = call;
     let result = match &engine.ledger {
         Some(ledger) => ledger.settle(&key, &call.settlement).await,
@@ -181,7 +180,7 @@ pub(super) async fn exchange_rules(engine: Arc<QuotaEngine>) {
         let own = engine.divided.own();
         let now = engine.clock.now();
         if number.is_multiple_of(READS_PER_ANNOUNCEMENT) && !own.is_empty() {
-            let _ = ledger.announce(&own, now, ANNOUNCED).await;
+            let _ = ledger.announce(&own, now, ANNOUNCEMENT_TTL).await;
         }
         if let Ok(rules) = ledger.announced(engine.clock.now()).await {
             engine.divided.set_announced(HashSet::from_iter(rules));

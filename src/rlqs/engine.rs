@@ -45,7 +45,7 @@ pub struct QuotaEngine {
     pub(super) local: LocalHolders,
     pub(super) metrics: RlqsMetrics,
     /// Wakes the driver before its next tick.
-    pub(super) urgent: Notify,
+    pub(super) wake_driver: Notify,
     group_config: GroupConfig,
     /// The holder of this process in each quota.
     pub(super) local_id: HolderId,
@@ -107,7 +107,7 @@ impl QuotaEngine {
             divided: DividedRuleIds::default(),
             local,
             metrics: RlqsMetrics::default(),
-            urgent: Notify::new(),
+            wake_driver: Notify::new(),
             group_config,
             local_id: HolderId(random()),
             rules_version,
@@ -146,19 +146,19 @@ impl QuotaEngine {
     ) -> Result<(), HolderTakenOver> {
         self.divided.add(place.rule.id);
         let key = place.key;
-        let result = self.joining(place, now, |quota, at| {
+        let result = self.with_quota(place, now, |quota, at| {
             quota.join(holder, to, at);
             quota.report(holder, used, now, at)
         });
         lock(self.shard(&key)).mark_due(key);
-        self.urgent.notify_one();
+        self.wake_driver.notify_one();
         result
     }
 
     /// Adds the local holder to a quota. With a memory store it gets its share at once.
     pub(super) fn join_local(&self, place: QuotaPlace, now: Micros) {
         let key = place.key;
-        let local = self.joining(place, now, |quota, at| {
+        let local = self.with_quota(place, now, |quota, at| {
             if !quota.has(self.local_id) {
                 quota.join(self.local_id, Recipient::Local, at);
             }
@@ -170,11 +170,11 @@ impl QuotaEngine {
         });
         self.assign_local(&key, local, now);
         lock(self.shard(&key)).mark_due(key);
-        self.urgent.notify_one();
+        self.wake_driver.notify_one();
     }
 
-    /// Calls `join` with the quota of `place`, which may be new.
-    fn joining<T>(
+    /// Calls `join` with the quota of `place`, which is added if it is new.
+    fn with_quota<T>(
         &self,
         place: QuotaPlace,
         now: Micros,
@@ -236,7 +236,7 @@ impl QuotaEngine {
 
     /// Reports the use of a part of the local holders, and removes those that are idle or whose rule is
     /// not divided any longer.
-    pub(super) fn local_turn(&self, number: usize, now: Micros) {
+    pub(super) fn report_local_uses(&self, number: usize, now: Micros) {
         for used in self.local.take_uses(number, now) {
             let is_divided = self.divided.contains(used.rule);
             if !is_divided || (used.is_idle && used.hits == 0) {

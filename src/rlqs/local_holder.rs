@@ -19,7 +19,7 @@ use crate::time::Micros;
 const SHARDS: usize = 64;
 
 /// How long a full bucket stays without hits.
-const IDLE: Micros = Micros::from_secs(10);
+const IDLE_TIMEOUT: Micros = Micros::from_secs(10);
 
 /// The local holders of this process, by counter.
 #[derive(Debug)]
@@ -238,7 +238,7 @@ impl LocalHolder {
 
     /// Whether the bucket is full and had no hits for a while, so that a new one is equal to it.
     fn is_idle(&mut self, now: Micros) -> bool {
-        let is_quiet = now.saturating_sub(self.last_hit) >= IDLE;
+        let is_quiet = now.saturating_sub(self.last_hit) >= IDLE_TIMEOUT;
         is_quiet && self.tokens.as_mut().is_none_or(|tokens| tokens.is_full(now))
     }
 }

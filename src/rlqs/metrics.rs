@@ -186,7 +186,7 @@ impl RlqsMetrics {
     }
 
     /// Counts the moves of a settlement.
-    pub(super) fn moves(&self, settlement: &Settlement) {
+    pub(super) fn count_moves(&self, settlement: &Settlement) {
         let changes = settlement.changes.iter();
         let raises = changes.clone().filter(|change| change.share > change.held).count();
         let lowers = changes.filter(|change| change.share < change.held).count();
@@ -195,7 +195,7 @@ impl RlqsMetrics {
     }
 
     /// Records the sum of the shares of a quota that are in use.
-    pub(super) fn used(&self, shares: u64) {
+    pub(super) fn record_in_use(&self, shares: u64) {
         self.share_in_use_max.fetch_max(shares, Ordering::Relaxed);
     }
 

@@ -12,7 +12,7 @@ use super::quota_action::QuotaAction;
 use crate::time::Micros;
 
 /// Longest wait of an action that needs no shorter time to live.
-const PUNCTUAL: Micros = Micros::from_millis(200);
+const ON_TIME_MAX: Micros = Micros::from_millis(200);
 
 /// Actions that wait for the reader of one stream.
 #[derive(Debug, Default)]
@@ -44,12 +44,12 @@ impl DueAction {
     /// One that is due with 0 seconds ends the bucket's last assignment, and is never too late.
     ///
     /// Envoy counts from the arrival, and must stop before the ledger's holding expires. What was sent
-    /// within [`PUNCTUAL`] arrives within the reserve that every time to live has.
+    /// within [`ON_TIME_MAX`] arrives within the reserve that every time to live has.
     pub(super) fn ttl_at(&self, now: Micros) -> Option<u64> {
         if self.ttl_seconds == 0 {
             return Some(0);
         }
-        let late = now.saturating_sub(self.at).saturating_sub(PUNCTUAL);
+        let late = now.saturating_sub(self.at).saturating_sub(ON_TIME_MAX);
         let left = self.ttl_seconds.saturating_sub(late.ceil_secs());
         (left > 0).then_some(left)
     }

@@ -12,7 +12,7 @@ use crate::time::Micros;
 #[derive(Debug, Default)]
 pub(super) struct QuotaShard {
     quotas: HashMap<CounterKey, CounterQuota>,
-    /// Quotas to look at in the next turn, each once.
+    /// Quotas to look at in the next round, each once.
     due: VecDeque<CounterKey>,
     /// Quotas to look at later. One that was planned again has an earlier entry, and the others have
     /// no effect.
@@ -55,7 +55,7 @@ impl QuotaShard {
         }
     }
 
-    /// The quota is looked at in the next turn.
+    /// The quota is looked at in the next round.
     pub(super) fn mark_due(&mut self, key: CounterKey) {
         if let Some(quota) = self.quotas.get_mut(&key)
             && !std::mem::replace(&mut quota.is_queued, true)

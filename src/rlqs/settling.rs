@@ -8,7 +8,7 @@ use crate::quota::LedgerSnapshot;
 use crate::store_error::StoreError;
 use crate::time::Micros;
 
-/// Quotas that a turn settles under one lock. Streams wait for it meanwhile.
+/// Most quotas that are settled under one lock. Streams wait for it meanwhile.
 const QUOTAS_PER_LOCK: usize = 8;
 
 /// A settlement to send to the shared ledger.
@@ -21,7 +21,12 @@ pub(super) struct LedgerCall {
 impl QuotaEngine {
     /// Settles at most [`QUOTAS_PER_LOCK`] due quotas of a shard. `calls` gets the settlements for the
     /// shared ledger. Returns whether more quotas may be due.
-    pub(super) fn turn(&self, number: usize, now: Micros, calls: &mut Vec<LedgerCall>) -> bool {
+    pub(super) fn settle_due(
+        &self,
+        number: usize,
+        now: Micros,
+        calls: &mut Vec<LedgerCall>,
+    ) -> bool {
         let mut shard = lock(&self.shards[number % SHARDS]);
         for _ in 0..QUOTAS_PER_LOCK {
             let Some(key) = shard.take_due(now) else { return false };
@@ -29,7 +34,7 @@ impl QuotaEngine {
             let mut local = None;
             if self.ledger.is_some() {
                 let at = quota.group_time(now, self.offset(&key, now));
-                let call = quota.call(now, at, &self.metrics, &mut local);
+                let call = quota.next_call(now, at, &self.metrics, &mut local);
                 calls.extend(call.map(|call| LedgerCall { key, call }));
             } else {
                 quota.settle_in_memory(now, &self.metrics, &mut local);
@@ -41,7 +46,7 @@ impl QuotaEngine {
     }
 
     /// The result of a settlement that the shared ledger got.
-    pub(super) fn called(
+    pub(super) fn finish_call(
         &self,
         key: &CounterKey,
         sent_at: Micros,
@@ -51,7 +56,7 @@ impl QuotaEngine {
         let mut shard = lock(self.shard(key));
         let Some(quota) = shard.get_mut(key) else { return };
         let mut local = None;
-        quota.called(result.as_ref().ok(), sent_at, now, &self.metrics, &mut local);
+        quota.finish_call(result.as_ref().ok(), sent_at, now, &self.metrics, &mut local);
         match result {
             Err(error) if quota.has(self.local_id) => self.local.fail(key, error),
             _ => {}
@@ -70,7 +75,7 @@ impl QuotaEngine {
         let mut lost = Vec::new();
         self.for_each(|key, quota| lost.extend(quota.is_in_flight.then_some(*key)));
         for key in lost {
-            self.called(&key, now, Err(StoreError::ConnectionLost), now);
+            self.finish_call(&key, now, Err(StoreError::ConnectionLost), now);
         }
     }
 
@@ -83,7 +88,7 @@ impl QuotaEngine {
         }
         // Without another plan it is looked at when the last assignment has expired.
         let next = quota.next(now).unwrap_or_else(|| self.unused_from(now));
-        // Later than now: this turn must end.
+        // Later than now: this round must end.
         shard.plan(key, next.max(now.saturating_add(Micros::from_millis(1))));
     }
 }

@@ -271,7 +271,7 @@ impl EnvoyStream {
         let BucketUsage { allowed, denied, elapsed, .. } = *usage;
         let used = ReportedUse { allowed, denied, elapsed };
         if !(has_place && self.use_bucket(at, key, used)) {
-            self.move_bucket(at, key, pairs, used);
+            self.place_bucket(at, key, pairs, used);
         }
         if let Some(rule) = self.buckets.get(&key).and_then(|bucket| bucket.place.rule()) {
             rule.allowed.add_many(allowed);

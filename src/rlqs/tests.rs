@@ -125,20 +125,20 @@ impl Process {
             let left = end.saturating_sub(self.clock.now());
             self.clock.advance(left.min(Micros::from_millis(250)));
             if self.clock.now().0 % 5_000_000 < 250_000 {
-                (0..64).for_each(|shard| self.engine.local_turn(shard, self.clock.now()));
+                (0..64).for_each(|shard| self.engine.report_local_uses(shard, self.clock.now()));
             }
-            self.turn();
+            self.settle();
         }
     }
 
     /// The work of the driver at this instant.
-    fn turn(&self) {
+    fn settle(&self) {
         self.engine.reload();
         self.engine.expire(self.clock.now());
         loop {
             let mut calls = Vec::new();
             for shard in 0..64 {
-                while self.engine.turn(shard, self.clock.now(), &mut calls) {}
+                while self.engine.settle_due(shard, self.clock.now(), &mut calls) {}
             }
             if calls.is_empty() {
                 return;
@@ -147,7 +147,7 @@ impl Process {
                 let ledger = self.engine.ledger.clone().expect("a shared ledger");
                 let reply = ledger.settle(&key, &call.settlement);
                 let result = reply.now_or_never().expect("a fake store answers at once");
-                self.engine.called(&key, call.sent_at, result, self.clock.now());
+                self.engine.finish_call(&key, call.sent_at, result, self.clock.now());
             }
         }
     }

@@ -73,7 +73,7 @@ impl EnvoyStream {
     }
 
     /// Finds the place of a bucket, and counts its use there.
-    pub(super) fn move_bucket(
+    pub(super) fn place_bucket(
         &mut self,
         at: &ReportScope<'_>,
         key: BucketKey,

@@ -36,7 +36,7 @@ fn a_lone_envoy_gets_the_whole_quota_at_once() {
     let mut stream = process.open(None);
     stream.report(&report("d", &[("tenant=a", 1), ("tenant=b", 1)])).expect("valid");
     assert!(stream.next().now_or_never().is_none(), "the driver settles");
-    process.turn();
+    process.settle();
     let all = actions(&mut stream);
     let whole = |id: &str| (id.to_owned(), Got::Rate(100.0, 20), 12);
     assert_eq!(all.len(), 2);
@@ -87,7 +87,7 @@ fn buckets_without_a_rate_are_allowed() {
     let mut stream = process.open(None);
     let ids = [("open=1", 5), ("other=1", 5), ("slots=1", 5), ("shadow=1", 1)];
     stream.report(&report("d", &ids)).expect("valid");
-    process.turn();
+    process.settle();
     let expected = [("open=1", Got::Allow), ("other=1", Got::Allow), ("shadow=1", Got::Allow)];
     let expected = expected.map(|(id, got)| (id.to_owned(), got));
     assert_eq!(newest(&mut stream), BTreeMap::from(expected));
@@ -112,7 +112,7 @@ fn a_reload_changes_assignments_without_a_report() {
     let process = Process::new(config());
     let mut stream = process.open(None);
     stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
-    process.turn();
+    process.settle();
     assert_eq!(newest(&mut stream)["tenant=a"], Got::Rate(100.0, 20));
     process.reload("  - {key: tenant, rate_limit: {unit: second, requests_per_unit: 10}}");
     process.pass(1_000);
@@ -134,7 +134,7 @@ fn a_reload_changes_assignments_without_a_report() {
 fn an_ended_stream_keeps_its_share_for_the_ttl() {
     let process = Process::new(config());
     let mut first = Envoy::open(&process, "tenant=a");
-    process.turn();
+    process.settle();
     first.read();
     assert!((first.rate - 100.0).abs() < 1e-9);
     drop(first);
@@ -206,7 +206,7 @@ fn an_idle_bucket_is_abandoned_and_comes_back() {
         let reported = if round <= 4 { 2 } else { 1 };
         stream.report(&report("d", &usages[..reported])).expect("valid");
     }
-    process.turn();
+    process.settle();
     let all = newest(&mut stream);
     assert_eq!(all.into_iter().collect::<Vec<_>>(), [("tenant=b".into(), Got::Rate(100.0, 20))]);
     let metrics = process.engine.metrics();
@@ -244,7 +244,7 @@ fn the_key_order_makes_the_descriptor() {
         process.reload(NESTED);
         let mut stream = process.open(None);
         stream.report(&report("d", &[("a=1,z=2", 1)])).expect("valid");
-        process.turn();
+        process.settle();
         assert_eq!(newest(&mut stream)["a=1,z=2"], expected);
     }
 }

@@ -22,7 +22,7 @@ fn streams_and_buckets_are_bounded() {
     assert_eq!(process.engine.metrics().buckets.get(), 25);
     assert_eq!(refused(&process, RefusedReason::BucketsOfStream), 2 * 90);
     assert_eq!(refused(&process, RefusedReason::Buckets), 95 + 100);
-    process.turn();
+    process.settle();
     assert_eq!(actions(&mut streams[0]).len(), 10, "the permitted ones have assignments");
     assert!(streams[0].bytes() > 10 * 100 && streams[0].bytes() < 100_000);
     // Ended buckets count until their assignments have expired.
@@ -46,7 +46,7 @@ fn reconnecting_does_not_exceed_the_bound() {
     for _ in 0..1_000 {
         let mut stream = process.open(None);
         stream.report(&report("d", &usages)).expect("valid");
-        process.turn();
+        process.settle();
     }
     let shown = process.engine.shown(1_000);
     assert_eq!(shown.total, 10);
@@ -101,7 +101,7 @@ fn strange_ids_are_left_out() {
     assert_eq!(process.engine.metrics().buckets.get(), 0);
     // Control characters are values like any other.
     stream.report(&report("d", &[("tenant=a\n\u{202e}\0", 1)])).expect("valid");
-    process.turn();
+    process.settle();
     assert_eq!(newest(&mut stream)["tenant=a\n\u{202e}\0"], Got::Rate(100.0, 20));
 }
 

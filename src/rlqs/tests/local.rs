@@ -11,7 +11,7 @@ fn callers_are_one_more_holder() {
     let mut stream = process.open(None);
     stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
     assert!(process.engine.any_divided().load(Ordering::Relaxed));
-    process.turn();
+    process.settle();
     assert_eq!(newest(&mut stream)["tenant=a"], Got::Rate(100.0, 50));
     // Another value of the rule has its own quota, of which the callers get the whole at once.
     assert_eq!(process.passed("b", 80), 50);

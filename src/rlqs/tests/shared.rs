@@ -29,7 +29,7 @@ fn processes_divide_one_quota() {
         }
         // The second one only follows the clock that the first one moved.
         all[0].pass(250);
-        all[1].turn();
+        all[1].settle();
         for (rate, stream) in rates.iter_mut().zip(&mut streams) {
             match newest(stream).get("tenant=a") {
                 Some(Got::Rate(new, _)) => *rate = *new,
@@ -67,7 +67,7 @@ fn a_failing_store_renews_or_not() {
         ));
         let mut stream = all[0].open(None);
         stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
-        all[0].turn();
+        all[0].settle();
         assert_eq!(rate(&mut stream), Some(100.0));
         store.set_reachable(false);
         for _ in 0..6 {
@@ -94,7 +94,7 @@ fn lost_calls_are_made_again() {
     let mut stream = all[0].open(None);
     stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
     let mut calls = Vec::new();
-    (0..64).for_each(|shard| drop(all[0].engine.turn(shard, all[0].clock.now(), &mut calls)));
+    (0..64).for_each(|shard| drop(all[0].engine.settle_due(shard, all[0].clock.now(), &mut calls)));
     assert_eq!(calls.len(), 1);
     all[0].pass(5_000);
     assert_eq!(rate(&mut stream), None);
@@ -119,7 +119,7 @@ async fn a_rule_is_divided_in_every_process() {
     }
     store.set_reachable(false);
     assert_eq!(all[1].check("b", 1), LocalCheck::Joining);
-    all[1].turn();
+    all[1].settle();
     assert_eq!(all[1].check("b", 1), LocalCheck::Failed(StoreError::Unreachable));
     let counter = all[1].counter("b");
     assert_eq!(all[1].engine.joined(&counter).await, Err(StoreError::Unreachable));
