@@ -5,10 +5,16 @@
 //! engine divides each quota by demand, and sends each Envoy its share as a token bucket with a time
 //! to live. Callers of ShouldRateLimit with the same counter are one more holder, in this process.
 //!
-//! - `stream.rs` is one Envoy's stream: reports in, actions out.
-//! - `engine.rs` has the quotas, in shards. `driver.rs` is the thread that settles them.
-//! - `counter_quota.rs` connects a quota with its ledger and its holders here.
-//! - `local_holder.rs` decides callers of this process by its own share.
+//! - A stream: `stream.rs` takes its reports and returns its actions. `usage_report.rs` decodes a report,
+//!   `quota_action.rs` encodes an action, and `outbox.rs` has the actions to send. `found_place.rs` looks up
+//!   the rule of a bucket by its `bucket_id.rs`.
+//! - The quotas: `engine.rs` has them, each in a `quota_shard.rs`. `counter_quota.rs` connects a quota with
+//!   its ledger and its `member.rs`. `driver.rs` is the thread that settles them by `settling.rs`, with
+//!   Redis through `shared_ledger.rs`.
+//! - Callers of ShouldRateLimit: `divided_check.rs` decides them by the share of this process, which
+//!   `local_holder.rs` has as `tokens.rs`. `divided_rule_ids.rs` says which rules are divided.
+//! - Bounds: `bucket_budget.rs`, `instance_names.rs`. Facts for operators: `metrics.rs`, `overview.rs`,
+//!   `quota_rule.rs` (per rule), `refused_reason.rs`.
 //!
 //! [`quota`](crate::quota) has the arithmetic and the invariant: the shares in use are at most the
 //! whole quota.
@@ -18,22 +24,24 @@ use crate::limit::OnError;
 use crate::rules::RuleSet;
 use crate::time::Micros;
 
-mod bucket;
 mod bucket_budget;
 mod bucket_id;
 mod counter_quota;
 mod divided_check;
-mod divided_rules;
+mod divided_rule_ids;
 mod driver;
 mod engine;
+mod found_place;
 mod instance_names;
 mod local_holder;
+mod member;
 mod metrics;
 mod outbox;
 mod overview;
 mod quota_action;
 mod quota_rule;
 mod quota_shard;
+mod refused_reason;
 mod settling;
 mod shared_ledger;
 mod stream;
@@ -47,9 +55,10 @@ pub use bucket_id::descriptor_entries;
 pub use driver::{RlqsDriver, start};
 pub use engine::QuotaEngine;
 pub use local_holder::LocalCheck;
-pub use metrics::{RefusedReason, RlqsMetrics};
+pub use metrics::RlqsMetrics;
 pub use overview::{HolderKind, RuleDemand, ShownHolder, ShownQuota, ShownQuotas};
 pub use quota_rule::QuotaRule;
+pub use refused_reason::RefusedReason;
 pub use shared_ledger::SharedLedger;
 pub use stream::{EnvoyStream, ReportError, StreamsFull};
 

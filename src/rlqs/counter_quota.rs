@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::bucket_id::BucketKey;
+use super::member::{Member, Recipient};
 use super::metrics::RlqsMetrics;
-use super::outbox::{DueAction, Outbox};
+use super::outbox::DueAction;
 use super::quota_action::QuotaAction;
 use super::quota_rule::QuotaRule;
 use super::tokens::Tokens;
@@ -39,32 +39,6 @@ pub(super) struct CounterQuota {
     pub(super) is_in_flight: bool,
     /// Whether a reload lowered the limit, and the sum of the shares has not fallen since.
     was_lowered: bool,
-}
-
-/// A holder of this process.
-#[derive(Debug)]
-pub(super) struct Member {
-    pub(super) to: Recipient,
-    /// The last report, by the local clock; `None` before the first one.
-    last_report: Option<Micros>,
-    /// Hits per second between the last two reports.
-    pub(super) demand: f64,
-    /// For a rule in shadow mode: the bucket that the Envoy would have.
-    shadow: Option<Box<Tokens>>,
-}
-
-/// Who uses the share of a member.
-#[derive(Clone, Debug)]
-pub(super) enum Recipient {
-    /// A bucket of an Envoy's stream.
-    Bucket {
-        outbox: Arc<Outbox>,
-        bucket: BucketKey,
-        /// The instance name, if the Envoy sent one.
-        name: Option<Arc<str>>,
-    },
-    /// Callers of this process.
-    Local,
 }
 
 /// An assignment of the local holder.

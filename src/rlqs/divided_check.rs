@@ -2,7 +2,7 @@
 
 use super::engine::{QuotaEngine, QuotaPlace};
 use super::local_holder::{LocalCheck, LocalState};
-use super::metrics::RefusedReason;
+use super::refused_reason::RefusedReason;
 use crate::key::CounterKey;
 use crate::limit::Limit;
 use crate::quota::Quota;

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::bucket_budget::BucketBudget;
-use super::counter_quota::{CounterQuota, LocalShare, Recipient, ReportedUse};
-use super::divided_rules::DividedRuleIds;
+use super::counter_quota::{CounterQuota, LocalShare, ReportedUse};
+use super::divided_rule_ids::DividedRuleIds;
 use super::instance_names::InstanceNames;
 use super::local_holder::LocalHolders;
+use super::member::Recipient;
 use super::metrics::RlqsMetrics;
 use super::quota_rule::{QuotaRule, QuotaRules};
 use super::quota_shard::QuotaShard;

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::counter_quota::{CounterQuota, Recipient};
+use super::counter_quota::CounterQuota;
 use super::engine::QuotaEngine;
+use super::member::Recipient;
 use crate::key::{CounterKey, RuleId};
 use crate::quota::{Quota, SHARES, Want};
 use crate::time::Micros;

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::bucket_id::BucketKey;
-use super::counter_quota::{CounterQuota, Member, ReportedUse};
+use super::counter_quota::{CounterQuota, ReportedUse};
 use super::engine::{QuotaEngine, random};
-use super::metrics::RefusedReason;
+use super::member::Member;
 use super::outbox::{DueAction, Outbox};
 use super::quota_action::QuotaAction;
+use super::refused_reason::RefusedReason;
 use super::usage_report::{BucketUsage, UsageReport};
 use crate::key::{CounterKey, KeyBuilder, KeySeed};
 use crate::quota::{HolderId, Holding};

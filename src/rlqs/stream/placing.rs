@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use super::super::bucket::FoundPlace;
 use super::super::bucket_id::{self, BucketKey};
-use super::super::counter_quota::{Recipient, ReportedUse};
+use super::super::counter_quota::ReportedUse;
 use super::super::engine::QuotaEngine;
-use super::super::metrics::RefusedReason;
+use super::super::found_place::FoundPlace;
+use super::super::member::Recipient;
 use super::super::outbox::DueAction;
 use super::super::quota_action::QuotaAction;
 use super::super::quota_rule::QuotaRule;
+use super::super::refused_reason::RefusedReason;
 use super::super::usage_report::IdPairs;
 use super::{EnvoyBucket, EnvoyStream, ReportScope, random_identity};
 use crate::key::CounterKey;

@@ -1,0 +1,34 @@
+//! A member of a quota: a holder of this process, its demand, and where its assignments go.
+
+use std::sync::Arc;
+
+use super::bucket_id::BucketKey;
+use super::outbox::Outbox;
+use super::tokens::Tokens;
+use crate::time::Micros;
+
+/// A holder of this process.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) to: Recipient,
+    /// The last report, by the local clock; `None` before the first one.
+    pub(super) last_report: Option<Micros>,
+    /// Hits per second between the last two reports.
+    pub(super) demand: f64,
+    /// For a rule in shadow mode: the bucket that the Envoy would have.
+    pub(super) shadow: Option<Box<Tokens>>,
+}
+
+/// Who uses the share of a member.
+#[derive(Clone, Debug)]
+pub(super) enum Recipient {
+    /// A bucket of an Envoy's stream.
+    Bucket {
+        outbox: Arc<Outbox>,
+        bucket: BucketKey,
+        /// The instance name, if the Envoy sent one.
+        name: Option<Arc<str>>,
+    },
+    /// Callers of this process.
+    Local,
+}
