@@ -1,20 +1,20 @@
-//! The division of one quota, as one instance drives it: its own holders, and its view of the ledger.
+//! A group: the holders of one quota at one instance, and its view of the ledger.
 //!
-//! Every group reads the same ledger and calculates the same targets. It lowers its own holders at once
-//! and raises them as far as there is room. It never changes the holders of other instances.
+//! The groups of all instances read the same ledger and calculate the same targets. A group lowers its own
+//! holders at once, and raises them as far as there is room. It never changes the holders of other groups.
 //!
 //! **Claim:** what all Envoys use together is at most the quota. The ledger keeps the sum of all holdings
-//! within it. [`OwnHolder`] says why a holding is at least what its Envoy uses. Two times make this true
-//! across machines: the way from a decision to the Envoy plus the difference of two clocks is below
-//! [`grace`](GroupConfig::grace), and both fit into [`margin`](GroupConfig::margin).
+//! within it. [`OwnHolder`] says why a holding is at least what its Envoy uses. This is true across
+//! machines under one assumption: the time from a decision to the Envoy, plus the difference of two
+//! clocks, is below [`grace`](GroupConfig::grace), and `grace` below [`margin`](GroupConfig::margin).
 //!
 //! Exceptions:
 //!
-//! - A limit that a reload lowers, until the holders were lowered.
+//! - A limit that a reload lowers, until the holders are lowered.
 //! - A stream that is cut without a sign to this instance: a message that lowers does not arrive, and
 //!   the Envoy uses the old share until its next stream or the end of its TTL.
 //! - A ledger that loses its last writes or everything: shares that were raised shortly before, until
-//!   the next renewal of their holders. What a group has seen in the ledger, it does not take.
+//!   the next renewal of their holders. A group gives away no share that it has seen in the ledger.
 //! - Renewals without the ledger, if a rule asks for them.
 //! - A restart without the ledger: what Envoys used before it is an estimate.
 
@@ -88,7 +88,7 @@ pub struct DueAssignment {
 #[error("another instance has the holder")]
 pub struct HolderTakenOver;
 
-/// The division of one quota.
+/// The holders of one quota at one instance.
 #[derive(Debug)]
 pub struct QuotaGroup {
     quota: Quota,
@@ -159,7 +159,7 @@ impl QuotaGroup {
     /// gets no larger share than the least that allows these hits with a full token bucket. Envoy rounds
     /// `elapsed` down to seconds, so it counts as a second longer. Two hits do not count: every bucket has
     /// at least one token, and a hit may belong to the time before.
-    pub fn rejoined(&mut self, holder: HolderId, allowed: u64, elapsed: Micros) {
+    pub fn limit_by_earlier_use(&mut self, holder: HolderId, allowed: u64, elapsed: Micros) {
         let (burst, requests) = (u128::from(self.quota.burst), u128::from(self.quota.requests));
         let filled = burst * u128::from(self.quota.window.0) / requests.max(1);
         let filled = Micros(u64::try_from(filled).unwrap_or(u64::MAX));

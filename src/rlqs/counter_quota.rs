@@ -135,7 +135,7 @@ impl CounterQuota {
                 member.demand = hits as f64 * 1e6 / elapsed.0 as f64;
             }
             None if used.elapsed > Micros::ZERO => {
-                self.group.rejoined(holder, used.allowed, used.elapsed);
+                self.group.limit_by_earlier_use(holder, used.allowed, used.elapsed);
             }
             None => {}
         }

@@ -79,19 +79,19 @@ impl Course {
         check((one - other).abs() <= one.max(other) / 10.0, || format!("{one} and {other}"))
     }
 
-    /// Step D: an Envoy is killed. When its last assignment has expired, and at most 2 s later, `heir` has
+    /// Step D: an Envoy is killed. When its last assignment has expired, and at most 2 s later, `receiver` has
     /// at least `rate`.
     pub(super) fn envoy_killed(
         &mut self,
-        victim: usize,
-        heir: usize,
+        killed: usize,
+        receiver: usize,
         rate: f64,
         ttl: Duration,
     ) -> Result<(), String> {
         let second = self.step("D");
-        self.run.kill(victim);
+        self.run.kill(killed);
         until(Instant::now() + ttl + Duration::from_secs(2));
-        let assigned = self.run.assigned(heir);
+        let assigned = self.run.assigned(receiver);
         check(assigned >= rate, || format!("{assigned} of at least {rate} are assigned"))?;
         self.run.record().at_most(MOST, second..self.run.second())
     }
@@ -118,12 +118,12 @@ impl Course {
         self.run.check_alive()
     }
 
-    /// Step F: weir starts. Envoys have streams 6 s later, and 12 s later `heir` has at least `rate`. In
+    /// Step F: weir starts. Envoys have streams 6 s later, and 12 s later `receiver` has at least `rate`. In
     /// between they have assignments of the weir before and of this one.
     pub(super) fn restarted(
         &mut self,
         name: &'static str,
-        heir: usize,
+        receiver: usize,
         rate: f64,
         start: impl FnOnce() -> Weir,
     ) -> Result<Weir, String> {
@@ -132,7 +132,7 @@ impl Course {
         self.run.retarget(weir.grpc);
         let began = Instant::now();
         until(began + SHARES);
-        let assigned = self.run.assigned(heir);
+        let assigned = self.run.assigned(receiver);
         let is_back = |envoy: &usize| {
             let reports = self.run.reports(*envoy);
             reports.iter().any(|report| report.at >= began && report.at <= began + STREAMS)

@@ -238,7 +238,7 @@ impl World {
         let group = state.groups.entry(quota).or_insert_with(new);
         group.join(holder, local);
         if usage.elapsed > 0 {
-            group.rejoined(holder, usage.passed, Micros::from_secs(usage.elapsed));
+            group.limit_by_earlier_use(holder, usage.passed, Micros::from_secs(usage.elapsed));
         }
         state.streams.insert(holder, stream);
         self.streams[stream].holders.insert(quota, holder);
