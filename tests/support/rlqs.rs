@@ -1,8 +1,8 @@
-//! An Envoy in small: a thread that makes requests, keeps one RLQS stream, reports what it allowed and
+//! A small Envoy: a thread that makes requests, keeps one RLQS stream, reports what it allowed and
 //! denied, and obeys assignments as Envoy 1.40 does.
 //!
 //! It differs from Envoy where a test would take too long or see too little: it reports every second,
-//! it denies what has no assignment, and it remembers every action with the time of its arrival.
+//! it denies what has no assignment, and it records every action with the time of its arrival.
 
 mod bucket;
 mod checks;
