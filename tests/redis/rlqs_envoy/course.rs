@@ -79,8 +79,8 @@ impl Course {
         check((one - other).abs() <= one.max(other) / 10.0, || format!("{one} and {other}"))
     }
 
-    /// Step D: an Envoy is killed. When its last assignment has expired, and at most 2 s later, `receiver` has
-    /// at least `rate`.
+    /// Step D: an Envoy is killed. When its last assignment has expired, and at most 2 s later, `receiver`
+    /// has at least `rate`.
     pub(super) fn envoy_killed(
         &mut self,
         killed: usize,
