@@ -38,7 +38,6 @@ pub(crate) fn svg(run: &Run, steps: &[(usize, &str)], limit: f64) -> String {
     let title = format!("One quota of {limit:.0} requests per second, divided among Envoys");
     svg += &text(WIDTH / 2.0, 20.0, "middle", "black", &title);
     svg += &text(WIDTH / 2.0, HEIGHT - 8.0, "middle", "black", "seconds");
-    svg += &text(8.0, above - 10.0, "start", "black", "per second");
     for step in 0..=STEPS {
         let rate = TOP * f64::from(step) / f64::from(STEPS);
         let (at, end) = (y(rate), WIDTH - right);
@@ -87,7 +86,7 @@ pub(crate) fn svg(run: &Run, steps: &[(usize, &str)], limit: f64) -> String {
         last = at.max(last + 14.0);
         svg += &text(WIDTH - right + 6.0, last + 4.0, "start", colour, name);
     }
-    let words = "solid: admitted; dashed: assigned; grey: admitted by all";
+    let words = "requests per second; solid: admitted; dashed: assigned; grey: admitted by all";
     svg += &text(WIDTH / 2.0, 36.0, "middle", "#555", words);
     svg + "</svg>\n"
 }
