@@ -13,7 +13,7 @@ use crate::time::Micros;
 impl QuotaEngine {
     /// Decides `hits` on the counter `key` of `rule` at `now` by the local clock, without waiting.
     /// Positive hits are taken, 0 peeks, and negative hits are given back. A rule with leases is never
-    /// divided.
+    /// divided. The counter also decides if there are too many local holders.
     pub fn check(
         &self,
         rule: &Rule,
@@ -32,8 +32,10 @@ impl QuotaEngine {
             return LocalCheck::NotDivided;
         };
         if !self.local.add(key, rule.id, now) {
+            // The counter keeps the limit among its callers. `on_error` would allow, or deny, all of them,
+            // and clients that choose values could make every further value do so.
             self.metrics.refuse(RefusedReason::LocalHolders, &rule.domain, now);
-            return LocalCheck::Failed(StoreError::MemoryFull);
+            return LocalCheck::NotDivided;
         }
         let rule = self.quota_rules.of(rule, self.config.on_error);
         self.join_local(QuotaPlace { key: *key, rule, quota }, now);

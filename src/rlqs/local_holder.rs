@@ -53,7 +53,8 @@ struct LocalHolder {
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalCheck {
-    /// The limit is not divided. The counter decides.
+    /// The limit is not divided, or this process has no share although the store works. The counter
+    /// decides.
     NotDivided,
     /// The share of this process decided.
     Decided(Decision),
@@ -211,7 +212,8 @@ impl LocalHolder {
             return self.error.map_or(LocalCheck::Joining, LocalCheck::Failed);
         };
         if now >= self.valid_until {
-            return LocalCheck::Failed(self.error.unwrap_or(StoreError::Timeout));
+            // Without an error, the renewal is late: the store works, so its counter decides meanwhile.
+            return self.error.map_or(LocalCheck::NotDivided, LocalCheck::Failed);
         }
         self.last_hit = now;
         let (tier, requests) = tightest(limit);

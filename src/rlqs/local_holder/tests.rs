@@ -50,7 +50,7 @@ fn a_holder_decides_by_its_share() {
     assert_eq!(decided(&holders, 100, second(5)), (true, 0, 20), "the limit fits a full bucket");
     assert_eq!(decided(&holders, i64::MIN, second(5)), (true, 20, 0), "a refund of everything");
     assert_eq!(decided(&holders, i64::MAX, second(5)), (false, 20, 0));
-    assert_eq!(check(&holders, 1, second(12)), LocalCheck::Failed(StoreError::Timeout));
+    assert_eq!(check(&holders, 1, second(12)), LocalCheck::NotDivided, "renewed too late");
     holders.fail(&KEY, StoreError::BreakerOpen);
     assert_eq!(check(&holders, 1, second(12)), LocalCheck::Failed(StoreError::BreakerOpen));
     holders.assign(&KEY, share(20, second(24)), second(12));
