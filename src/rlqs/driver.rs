@@ -175,12 +175,18 @@ pub(super) async fn exchange_rules(engine: Arc<QuotaEngine>) {
     let Some(ledger) = engine.ledger.clone() else { return };
     let mut ticks = ticks(READ_PERIOD);
     let mut number = 0_u32;
+    let mut announced = HashSet::new();
     loop {
         ticks.tick().await;
         let own = engine.divided.own();
         let now = engine.clock.now();
-        if number.is_multiple_of(READS_PER_ANNOUNCEMENT) && !own.is_empty() {
-            let _ = ledger.announce(&own, now, ANNOUNCEMENT_TTL).await;
+        // Until other instances know a rule, their callers use its counter: a second limit.
+        let is_new = own.iter().any(|rule| !announced.contains(rule));
+        if (is_new || number.is_multiple_of(READS_PER_ANNOUNCEMENT))
+            && !own.is_empty()
+            && ledger.announce(&own, now, ANNOUNCEMENT_TTL).await.is_ok()
+        {
+            announced = HashSet::from_iter(own);
         }
         if let Ok(rules) = ledger.announced(engine.clock.now()).await {
             engine.divided.set_announced(HashSet::from_iter(rules));

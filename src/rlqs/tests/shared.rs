@@ -131,6 +131,29 @@ async fn a_rule_is_divided_in_every_process() {
     assert_eq!(all[1].passed("b", 50), 20);
 }
 
+/// A rule that becomes divided later is announced with the next read, not with the next announcement.
+#[tokio::test(start_paused = true)]
+async fn a_new_rule_is_announced_at_once() {
+    let (all, store) = processes(1);
+    let mut streams = [all[0].open(None), all[0].open(None)];
+    tokio::spawn(exchange_rules(all[0].engine.clone()));
+    let announced = async |rules| {
+        for second in 0_u32.. {
+            let now = all[0].clock.now();
+            let ledger: &dyn SharedLedger = &*store;
+            if ledger.announced(now).await.is_ok_and(|found| found.len() == rules) {
+                return second;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        unreachable!()
+    };
+    for (number, (stream, id)) in streams.iter_mut().zip(["tenant=a", "shadow=1"]).enumerate() {
+        stream.report(&report("d", &[(id, 1)])).expect("valid");
+        assert!(announced(number + 1).await <= 2, "{id}");
+    }
+}
+
 /// The real thread settles a new bucket without a tick of the test.
 #[tokio::test]
 async fn the_thread_answers_a_report() {
