@@ -21,7 +21,7 @@
 use std::collections::BTreeMap;
 
 use super::assignment::Assignment;
-use super::ledger::{HolderId, LedgerSnapshot, Settlement};
+use super::ledger::{HolderId, Holding, LedgerSnapshot, Settlement};
 use super::share::{Quota, SHARES};
 use crate::time::Micros;
 
@@ -70,6 +70,14 @@ impl GroupConfig {
     }
 }
 
+/// The entries of a node of a [`BTreeMap`], of which all but one may be free.
+const NODE_ENTRIES: usize = 11;
+
+/// The most bytes that a holder takes in its group, also as the only one, and in a ledger in memory.
+pub const HOLDER_BYTES: usize = size_of::<OwnHolder>()
+    + NODE_ENTRIES * size_of::<(HolderId, Box<OwnHolder>)>()
+    + (NODE_ENTRIES + 2) * size_of::<(HolderId, Holding)>();
+
 /// An assignment to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueAssignment {
@@ -95,7 +103,8 @@ pub struct QuotaGroup {
     /// The last quota with a rate: shares are parts of it.
     rate: Quota,
     config: GroupConfig,
-    holders: BTreeMap<HolderId, OwnHolder>,
+    /// Boxed: a table with one holder has room for eleven.
+    holders: BTreeMap<HolderId, Box<OwnHolder>>,
     view: LedgerView,
     /// The rate of the settlement in flight.
     in_flight: Option<Quota>,
@@ -150,7 +159,7 @@ impl QuotaGroup {
     /// A holder appears, or its stream appears again.
     pub fn join(&mut self, holder: HolderId, now: Micros) {
         let known = self.holders.entry(holder);
-        known.and_modify(|known| known.rejoin(now)).or_insert_with(|| OwnHolder::new(now));
+        known.and_modify(|known| known.rejoin(now)).or_insert_with(|| OwnHolder::new(now).into());
         self.next = Some(Micros::ZERO);
     }
 
@@ -181,7 +190,7 @@ impl QuotaGroup {
         hits: u64,
         now: Micros,
     ) -> Result<(), HolderTakenOver> {
-        let known = self.holders.entry(holder).or_insert_with(|| OwnHolder::new(now));
+        let known = self.holders.entry(holder).or_insert_with(|| OwnHolder::new(now).into());
         if known.taken_over {
             return Err(HolderTakenOver);
         }
@@ -241,7 +250,7 @@ impl QuotaGroup {
         let Some(snapshot) = result else {
             self.retry_at = now.saturating_add(RETRY_PAUSE);
             let config = self.config;
-            self.holders.values_mut().for_each(OwnHolder::fail);
+            self.holders.values_mut().for_each(|holder| holder.fail());
             if renew_without_ledger {
                 self.renewed_without_ledger = true;
                 self.send(now, |holder| holder.renew_without_ledger(now, &config));

@@ -15,7 +15,7 @@ use super::quota_action::QuotaAction;
 use super::refused_reason::RefusedReason;
 use super::usage_report::{BucketUsage, UsageReport};
 use crate::key::{CounterKey, KeyBuilder, KeySeed};
-use crate::quota::{HolderId, Holding};
+use crate::quota::{HOLDER_BYTES, HolderId, Holding};
 use crate::time::Micros;
 
 mod placing;
@@ -31,8 +31,8 @@ const MESSAGE_BYTES: usize = 1 << 20;
 /// Largest instance name in bytes.
 const NAME_MAX: usize = 64;
 
-/// What a bucket takes in the tables of the stream, of the engine and of the ledger, besides its id:
-/// its entries, twice, because half of a table may be free.
+/// What the memory of the client counts for a bucket, besides its id: about half of
+/// [`BUCKET_BYTES_MAX`]. `rlqs.max_buckets` bounds the tables themselves.
 const BUCKET_BYTES: usize = 2
     * (size_of::<EnvoyBucket>()
         + size_of::<Member>()
@@ -40,6 +40,20 @@ const BUCKET_BYTES: usize = 2
         + 2 * size_of::<(HolderId, Holding)>()
         + size_of::<(BucketKey, DueAction)>()
         + 8 * size_of::<CounterKey>());
+
+/// The most bytes of a bucket in all tables, without its id: 4 KiB. docs/operating.md and the chart
+/// calculate with it. Half of a table may be free, and a table of one member has room for four.
+const BUCKET_BYTES_MAX: usize = 4096;
+
+const _: () = assert!(
+    2 * size_of::<(BucketKey, EnvoyBucket)>()
+        + 2 * size_of::<(BucketKey, DueAction)>()
+        + 2 * size_of::<(CounterKey, CounterQuota)>()
+        + 4 * size_of::<(HolderId, Member)>()
+        + 8 * size_of::<(Micros, CounterKey)>()
+        + HOLDER_BYTES
+        <= BUCKET_BYTES_MAX
+);
 
 /// The stream of one Envoy. Dropping it ends its buckets: their shares are free when their last
 /// assignments have expired.

@@ -2,7 +2,6 @@
 
 use super::super::ledger::{HolderId, Holding};
 use super::QuotaGroup;
-use super::own_holder::OwnHolder;
 use crate::time::Micros;
 
 /// How often a shared ledger is read while other instances have holders.
@@ -17,7 +16,7 @@ const LONE_READ_PERIOD: Micros = Micros::from_secs(2);
 impl QuotaGroup {
     pub(super) fn must_read(&self, now: Micros) -> bool {
         let read_at = self.read_at(now);
-        self.holders.values().any(OwnHolder::is_new) || read_at.is_some_and(|at| at <= now)
+        self.holders.values().any(|holder| holder.is_new()) || read_at.is_some_and(|at| at <= now)
     }
 
     /// When to read a shared ledger at the latest.
@@ -42,7 +41,7 @@ impl QuotaGroup {
             holding.expires.saturating_sub(life.saturating_sub(silence)).saturating_add(Micros(1))
         };
         let times = self.view.holdings(now).map(silent);
-        let own = self.holders.values().map(OwnHolder::until);
+        let own = self.holders.values().map(|holder| holder.until());
         let others = [self.view.next_free(now), self.read_at(now)].into_iter().flatten();
         let fixed = [self.no_raise_until, self.config.relearn_until];
         let all = times.chain(own).chain(others).chain(fixed);
