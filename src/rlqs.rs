@@ -90,7 +90,8 @@ pub struct RlqsConfig {
     pub max_buckets: usize,
     /// Largest report in bytes.
     pub max_message_bytes: usize,
-    /// Most holders of this process for its own callers.
+    /// Most holders of this process for its own callers, with those that were removed in the last
+    /// `assignment_ttl`.
     pub max_local_holders: usize,
     /// Bounds of the texts and the pairs of bucket ids (`request.*`).
     pub bounds: RequestBounds,

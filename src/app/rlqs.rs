@@ -20,10 +20,6 @@ use crate::settings::Settings;
 use crate::store::StoreError;
 use crate::time::{Micros, SystemClock};
 
-/// The most divided limits of which this instance has a share for callers of `ShouldRateLimit`. Each
-/// takes about 1 KiB.
-const LOCAL_HOLDERS_MAX: usize = 200_000;
-
 /// The engine of the quota service, and its thread.
 pub(super) struct RunningRlqs {
     pub(super) engine: Arc<QuotaEngine>,
@@ -79,7 +75,7 @@ fn config(settings: &Settings) -> RlqsConfig {
         max_message_bytes: rlqs.max_message_bytes,
         bounds: settings.request,
         on_error: settings.fallback.on_error,
-        max_local_holders: settings.store.max_counters.min(LOCAL_HOLDERS_MAX),
+        max_local_holders: rlqs.max_buckets,
     }
 }
 

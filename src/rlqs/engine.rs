@@ -241,7 +241,7 @@ impl QuotaEngine {
         for used in self.local.take_uses(number, now) {
             let is_divided = self.divided.contains(used.rule);
             if !is_divided || (used.is_idle && used.hits == 0) {
-                if self.local.remove(&used.key, is_divided, now) {
+                if self.local.remove(&used.key, is_divided, now, self.unused_from(now)) {
                     self.leave_quota(&used.key, self.local_id, now);
                 }
                 continue;
@@ -288,6 +288,7 @@ impl QuotaEngine {
     pub(super) fn expire(&self, now: Micros) {
         self.divided.expire(now);
         self.buckets.expire(now);
+        self.local.expire(now);
     }
 
     /// Counts one more bucket, if `rlqs.max_buckets` permits it.

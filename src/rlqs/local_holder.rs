@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::bucket_budget::BucketBudget;
 use super::counter_quota::LocalShare;
 use super::tokens::{Taken, Tokens};
 use crate::atomic_count::AtomicCount;
@@ -26,7 +27,8 @@ const IDLE_TIMEOUT: Micros = Micros::from_secs(10);
 pub(super) struct LocalHolders {
     shards: [LocalShard; SHARDS],
     number: AtomicCount,
-    max: u64,
+    /// Holders, and those that were removed while their quotas are left.
+    budget: BucketBudget,
 }
 
 #[derive(Debug, Default)]
@@ -82,10 +84,10 @@ pub(super) struct LocalUse {
 }
 
 impl LocalHolders {
-    /// At most `max` holders.
+    /// At most `max` holders, with those that were removed and whose quotas are left.
     pub(super) fn new(max: usize) -> LocalHolders {
         let shards = std::array::from_fn(|_| LocalShard::default());
-        LocalHolders { shards, number: AtomicCount::default(), max: max as u64 }
+        LocalHolders { shards, number: AtomicCount::default(), budget: BucketBudget::new(max) }
     }
 
     /// The number of holders.
@@ -112,10 +114,10 @@ impl LocalHolders {
         if holders.contains_key(key) {
             return true;
         }
-        if self.number.add_many(1) > self.max {
-            self.number.subtract();
+        if !self.budget.reserve() {
             return false;
         }
+        self.number.add();
         let holder = LocalHolder {
             rule,
             tokens: None,
@@ -179,8 +181,15 @@ impl LocalHolders {
         uses.collect()
     }
 
-    /// Removes a holder, unless it had hits since its use was taken and `only_idle`.
-    pub(super) fn remove(&self, key: &CounterKey, only_idle: bool, now: Micros) -> bool {
+    /// Removes a holder, unless it had hits since its use was taken and `only_idle`. It counts until
+    /// `until`, because its quota stays in memory.
+    pub(super) fn remove(
+        &self,
+        key: &CounterKey,
+        only_idle: bool,
+        now: Micros,
+        until: Micros,
+    ) -> bool {
         let mut holders = self.shard(key).lock();
         let Some(holder) = holders.get_mut(key) else { return false };
         if only_idle && (holder.hits > 0 || !holder.is_idle(now)) {
@@ -191,8 +200,15 @@ impl LocalHolders {
             let room = 2 * holders.len();
             holders.shrink_to(room);
         }
+        drop(holders);
         self.number.subtract();
+        self.budget.release_at(until);
         true
+    }
+
+    /// Frees what does not count any longer at `now`.
+    pub(super) fn expire(&self, now: Micros) {
+        self.budget.expire(now);
     }
 
     fn shard(&self, key: &CounterKey) -> &LocalShard {

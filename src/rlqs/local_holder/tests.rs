@@ -71,12 +71,12 @@ fn hits_are_reported_once_and_idle_holders_removed() {
     }
     assert_eq!(uses(second(1)), [(22, false)], "denied hits count too");
     assert_eq!(uses(second(9)), [(0, false)], "full, but not quiet for long enough");
-    assert!(!holders.remove(&KEY, true, second(9)));
+    assert!(!holders.remove(&KEY, true, second(9), second(22)));
     assert_eq!(uses(second(10)), [(0, true)]);
     check(&holders, 1, second(10));
-    assert!(!holders.remove(&KEY, true, second(10)), "used since");
-    assert!(holders.remove(&KEY, false, second(10)));
-    assert!(!holders.remove(&KEY, false, second(10)));
+    assert!(!holders.remove(&KEY, true, second(10), second(23)), "used since");
+    assert!(holders.remove(&KEY, false, second(10), second(23)));
+    assert!(!holders.remove(&KEY, false, second(10), second(23)));
     assert_eq!((uses(second(20)), holders.len()), (vec![], 0));
 }
 
@@ -85,7 +85,10 @@ fn the_number_is_bounded() {
     let holders = LocalHolders::new(2);
     let add = |number| holders.add(&CounterKey([number, number]), RULE, second(0));
     assert_eq!([1, 2, 2, 3].map(add), [true, true, true, false]);
-    assert!(holders.remove(&CounterKey([1, 1]), true, second(10)));
+    assert!(holders.remove(&CounterKey([1, 1]), true, second(10), second(23)));
+    holders.expire(second(22));
+    assert_eq!((holders.len(), add(3)), (1, false), "its quota is left");
+    holders.expire(second(23));
     assert_eq!([3, 4].map(add), [true, false]);
     assert_eq!(holders.len(), 2);
 }
