@@ -69,36 +69,44 @@ def test_derived_settings_cannot_be_set(setting):
     (["metrics.enabled=false", "metrics.podMonitor.enabled=true"], "metrics.podMonitor.enabled"),
     (["metrics.serviceMonitor.enabled=true", "metrics.podMonitor.enabled=true"], "choose one"),
     (["service.nodePorts.grpc=30081"], "service.nodePorts.grpc"),
-    (['resources.limits={"memory":"512Mi"}'], "resources.limits.memory: 512Mi is less than the 2379Mi"),
-    (['resources.limits={"memory":"1.2Gi"}'], "2379Mi"),
-    (['resources.limits={"memory":1000000000}'], "2379Mi"),
+    (['resources.limits={"memory":"512Mi"}'], "resources.limits.memory: 512Mi is less than the 2769Mi"),
+    (['resources.limits={"memory":"1.2Gi"}'], "2769Mi"),
+    (['resources.limits={"memory":1000000000}'], "2769Mi"),
     (['resources.limits={"memory":"2Gi"}', "settings.grpc.max_client_memory=4294967296"], "4294967296 bytes"),
     (['resources.limits={"memory":"2Gi"}', "settings.store.max_counters=20000000"], "20000000 counters"),
+    (['resources.limits={"memory":"2Gi"}', "settings.rlqs.max_buckets=200000"], "200000 RLQS buckets"),
 ])
 def test_values_that_contradict_one_another_are_refused(sets, words):
     assert words in refused(*sets)
 
 
 @pytest.mark.parametrize(("sets", "limit"), [
-    ([], "2379Mi"),
-    (["settings.grpc.max_client_memory=134217728", "settings.store.max_counters=500000"], "933Mi"),
-    (['settings.grpc.max_client_memory="134217728"', "settings.store.max_counters=500000"], "933Mi"),
+    ([], "2769Mi"),
+    (["settings.grpc.max_client_memory=134217728", "settings.store.max_counters=500000"], "1323Mi"),
+    (['settings.grpc.max_client_memory="134217728"', "settings.store.max_counters=500000"], "1323Mi"),
     ([
         "settings.grpc.max_client_memory=134217728",
         "settings.store.max_counters=500000",
         "settings.http.max_connections=128",
-    ], "597Mi"),
-    (["settings.http.max_head_bytes=65536"], "2559Mi"),
-    (["settings.http.max_body_bytes=1048576"], "2439Mi"),
-    (["settings.admin.max_connections=128"], "2427Mi"),
-    (["settings.grpc.max_connections=1024"], "1947Mi"),
-    (["settings.store.max_counters=1000000000"], "154356Mi"),
-    (['resources.limits={"memory":"2379Mi"}'], "2379Mi"),
-    (['resources.limits={"memory":"2.5Gi"}'], "2.5Gi"),
+    ], "987Mi"),
+    ([
+        "settings.grpc.max_client_memory=134217728",
+        "settings.store.max_counters=500000",
+        "settings.http.max_connections=128",
+        "settings.rlqs.max_buckets=2000",
+    ], "616Mi"),
+    (["settings.rlqs.enabled=false"], "2379Mi"),
+    (["settings.http.max_head_bytes=65536"], "2949Mi"),
+    (["settings.http.max_body_bytes=1048576"], "2829Mi"),
+    (["settings.admin.max_connections=128"], "2817Mi"),
+    (["settings.grpc.max_connections=1024"], "2337Mi"),
+    (["settings.store.max_counters=1000000000"], "154747Mi"),
+    (['resources.limits={"memory":"2769Mi"}'], "2769Mi"),
+    (['resources.limits={"memory":"3Gi"}'], "3Gi"),
     (['resources.limits={"memory":"3G"}'], "3G"),
     (['resources.limits={"memory":"3e9"}'], "3e9"),
-    (['resources.limits={"cpu":"2"}'], "2379Mi"),
-    (["resources.limits=null"], "2379Mi"),
+    (['resources.limits={"cpu":"2"}'], "2769Mi"),
+    (["resources.limits=null"], "2769Mi"),
 ])
 def test_the_memory_limit_fits_the_settings(sets, limit):
     assert container("default", *sets)["resources"]["limits"]["memory"] == limit
@@ -111,15 +119,17 @@ def test_the_memory_limit_assumes_the_defaults_of_weir():
     settings = json.loads((ROOT / "docs" / "settings.schema.json").read_text())["properties"]
     clients = settings["grpc"]["properties"]["max_client_memory"]["default"]
     counters = settings["store"]["properties"]["max_counters"]["default"]
+    buckets = settings["rlqs"]["properties"]["max_buckets"]["default"]
     http = [settings["http"]["properties"][name]["default"] for name in HTTP_LIMITS]
     admin = settings["admin"]["properties"]["max_connections"]["default"]
     template = (CHART / "templates" / "_memory.tpl").read_text()
     grpc = settings["grpc"]["properties"]["max_connections"]["default"]
-    assert all(f"| default {number} |" in template for number in [clients, grpc, counters, admin, *http])
+    assert all(f"| default {number} |" in template for number in [clients, grpc, counters, buckets, admin, *http])
     connections, head, body = map(int, http)
     held = (connections + 2 * int(admin)) * (4 * head + 2**16) + 32 * (2 * body + 2**19)
     kernel = (min(int(grpc), int(clients) // 2**17) + connections + 2 * int(admin)) * (128 + 16) * 2**10
-    needed = (64 * 2**20 + 128 * int(counters) + int(clients) + held) * 5 / 4 + kernel
+    counted = 64 * 2**20 + 128 * int(counters) + 8192 * int(buckets) + int(clients) + held
+    needed = counted * 5 / 4 + kernel
     assert container()["resources"]["limits"]["memory"] == f"{math.ceil(needed / 2**20)}Mi"
 
 

@@ -33,11 +33,22 @@
 {{- mul 147456 (include "weir.httpConnections" . | int64 | add $grpc) -}}
 {{- end -}}
 
-{{/* Bytes: the process, 128 per counter, what clients hold, a quarter of all that, and the kernel's buffers. */}}
+{{/* The default is that of weir; 0 without RLQS. */}}
+{{- define "weir.rlqsBuckets" -}}
+{{- $rlqs := .Values.settings.rlqs | default dict -}}
+{{- if eq (get $rlqs "enabled" | toString) "false" }}0{{ else }}{{ get $rlqs "max_buckets" | default 40000 | int64 }}{{ end -}}
+{{- end -}}
+
+{{/* Bytes: 4 KiB per bucket of an Envoy, and as much for shares of callers of ShouldRateLimit. */}}
+{{- define "weir.rlqsMemory" -}}
+{{- include "weir.rlqsBuckets" . | int64 | mul 8192 -}}
+{{- end -}}
+
+{{/* Bytes: the process, 128 per counter, 8 KiB per bucket of RLQS, what clients hold, a quarter of all that, and the kernel's buffers. */}}
 {{- define "weir.neededMemory" -}}
 {{- $counters := include "weir.maxCounters" . | int64 -}}
 {{- $clients := add (include "weir.clientMemory" . | int64) (include "weir.httpMemory" . | int64) -}}
-{{- $sum := add 67108864 (mul $counters 128) $clients -}}
+{{- $sum := include "weir.rlqsMemory" . | int64 | add 67108864 (mul $counters 128) $clients -}}
 {{- div (add (mul $sum 5) 3) 4 | add (include "weir.kernelMemory" . | int64) -}}
 {{- end -}}
 

@@ -66,8 +66,8 @@
 {{- $bytes := include "weir.bytes" $limit | int64 -}}
 {{- $needed := include "weir.neededMemory" . | int64 -}}
 {{- if and $bytes (lt $bytes $needed) -}}
-{{- $text := "resources.limits.memory: %v is less than the %dMi that the settings may need: 64Mi, %d counters of 128 bytes (settings.store.max_counters), %d bytes (settings.grpc.max_client_memory) and %d bytes for HTTP (settings.http, settings.admin.max_connections), a quarter, and %d bytes of the kernel for connections (settings.grpc.max_connections); raise the limit, or lower these settings" -}}
-{{- $problems = append $problems (printf $text $limit (include "weir.mebibytes" $needed | int64) (include "weir.maxCounters" . | int64) (include "weir.clientMemory" . | int64) (include "weir.httpMemory" . | int64) (include "weir.kernelMemory" . | int64)) -}}
+{{- $text := "resources.limits.memory: %v is less than the %dMi that the settings may need: 64Mi, %d counters of 128 bytes (settings.store.max_counters), %d RLQS buckets of 8 KiB (settings.rlqs.max_buckets), %d bytes (settings.grpc.max_client_memory) and %d bytes for HTTP (settings.http, settings.admin.max_connections), a quarter, and %d bytes of the kernel for connections (settings.grpc.max_connections); raise the limit, or lower these settings" -}}
+{{- $problems = append $problems (printf $text $limit (include "weir.mebibytes" $needed | int64) (include "weir.maxCounters" . | int64) (include "weir.rlqsBuckets" . | int64) (include "weir.clientMemory" . | int64) (include "weir.httpMemory" . | int64) (include "weir.kernelMemory" . | int64)) -}}
 {{- end -}}
 {{- end -}}
 {{- if $problems -}}
