@@ -18,6 +18,13 @@ use crate::time::{ClockOffset, Micros};
 /// Most settlements of one quota in a row. A new holder needs two: one reads, and one asks.
 const SETTLEMENTS_IN_A_ROW: usize = 4;
 
+/// Holders of a quota that settles without a pause.
+const HOLDERS_UNPACED: usize = 100;
+
+/// The pause after a settlement for each further holder. Each settlement reads all holders, so one client
+/// that reports all the time would keep the ledger busy.
+const PAUSE_PER_HOLDER: Micros = Micros(10);
+
 /// The quota of one counter.
 #[derive(Debug)]
 pub(super) struct CounterQuota {
@@ -37,6 +44,8 @@ pub(super) struct CounterQuota {
     pub(super) wakes_at: Option<Micros>,
     /// Whether a settlement is on its way to the ledger.
     pub(super) is_in_flight: bool,
+    /// Until when it does not settle, by the local clock: a pause of a quota with many holders.
+    paced_until: Micros,
     /// Whether a reload lowered the limit, and the sum of the shares has not fallen since.
     was_lowered: bool,
 }
@@ -77,6 +86,7 @@ impl CounterQuota {
             is_queued: false,
             wakes_at: None,
             is_in_flight: false,
+            paced_until: Micros::ZERO,
             was_lowered: false,
         }
     }
@@ -170,19 +180,23 @@ impl CounterQuota {
         self.group.shares()
     }
 
-    /// Settles with the memory ledger until nothing is due.
+    /// Settles with the memory ledger until nothing is due, unless it pauses.
     pub(super) fn settle_in_memory(
         &mut self,
         now: Micros,
         metrics: &RlqsMetrics,
         local: &mut Option<LocalShare>,
     ) {
+        if now < self.paced_until {
+            return;
+        }
         let at = self.group_time(now, Some(ClockOffset::default()));
         for _ in 0..SETTLEMENTS_IN_A_ROW {
             let Some(settlement) = self.group.settlement(at) else { break };
             metrics.count_moves(&settlement);
             let snapshot = self.ledger.settle(&settlement);
             metrics.settlements_ok.add();
+            self.pace(&snapshot, now);
             self.check_sum(&snapshot, at, metrics);
             self.group.settled(Some(&snapshot), at, at, self.rule.renews_without_ledger());
         }
@@ -204,7 +218,8 @@ impl CounterQuota {
         metrics: &RlqsMetrics,
         local: &mut Option<LocalShare>,
     ) -> Option<SettlementCall> {
-        let call = if self.is_in_flight { None } else { self.group.settlement(at) };
+        let waits = self.is_in_flight || now < self.paced_until;
+        let call = if waits { None } else { self.group.settlement(at) };
         // A lowering is sent before the ledger answers, so that it does not use up the grace.
         self.deliver(now, local);
         let settlement = call?;
@@ -227,6 +242,7 @@ impl CounterQuota {
         match snapshot {
             Some(snapshot) => {
                 metrics.settlements_ok.add();
+                self.pace(snapshot, now);
                 self.check_sum(snapshot, at, metrics);
             }
             None => metrics.settlements_error.add(),
@@ -238,7 +254,14 @@ impl CounterQuota {
     /// When the driver must look at it again, by the local clock.
     pub(super) fn next(&self, now: Micros) -> Option<Micros> {
         let next = self.group.next()?;
-        Some(now.saturating_add(next.saturating_sub(self.group_now)))
+        let next = now.saturating_add(next.saturating_sub(self.group_now));
+        Some(next.max(self.paced_until))
+    }
+
+    /// Begins the pause after a settlement.
+    fn pace(&mut self, snapshot: &LedgerSnapshot, now: Micros) {
+        let many = snapshot.holdings.len().saturating_sub(HOLDERS_UNPACED) as u64;
+        self.paced_until = now.saturating_add(Micros(many * PAUSE_PER_HOLDER.0));
     }
 
     /// Whether it can be deleted: no member is left, and nothing is in use.

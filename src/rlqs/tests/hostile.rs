@@ -124,6 +124,28 @@ fn absurd_counts_take_a_fair_part() {
     assert_eq!(process.engine.metrics().violations.get(), 0);
 }
 
+/// A quota with many holders settles once in a while, however often one of them reports.
+#[test]
+fn reports_do_not_keep_a_large_ledger_busy() {
+    let process = Process::new(RlqsConfig { max_streams: 300, max_buckets: 300, ..config() });
+    let mut streams: Vec<EnvoyStream> = (0..300).map(|_| process.open(None)).collect();
+    for stream in &mut streams {
+        stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+    }
+    process.turn();
+    assert!(streams.iter_mut().all(|stream| !actions(stream).is_empty()));
+    let settled = || process.engine.metrics().settlements_ok.get();
+    let before = settled();
+    for _ in 0..50 {
+        streams[0].report(&report("d", &[("tenant=a", 1)])).expect("valid");
+        process.turn();
+    }
+    assert_eq!(settled(), before);
+    process.clock.advance(Micros::from_millis(2));
+    process.turn();
+    assert!(settled() > before);
+}
+
 /// A client that never reads has one action per bucket.
 #[test]
 fn a_client_that_never_reads_is_bounded() {
