@@ -52,6 +52,8 @@ pub struct QuotaEngine {
     pub(super) local_id: HolderId,
     /// The version of the rules that the quotas have.
     rules_version: AtomicU64,
+    /// Whether the rules apply to the quotas once more in the next tick.
+    applies_again: AtomicBool,
     buckets: BucketBudget,
     pub(super) names: InstanceNames,
 }
@@ -112,6 +114,7 @@ impl QuotaEngine {
             group_config,
             local_id: HolderId(random()),
             rules_version,
+            applies_again: AtomicBool::default(),
             buckets,
             names: InstanceNames::default(),
         })
@@ -254,11 +257,13 @@ impl QuotaEngine {
         self.metrics.local_holders.set(self.local.len());
     }
 
-    /// Applies new rules to the quotas, if there are any. Buckets whose rule changed move with their
-    /// next report.
+    /// Applies new rules to the quotas, if there are any, and once more with the next call. Buckets whose
+    /// rule changed move with their next report.
     pub(super) fn reload(&self) {
         let version = self.rules.version();
-        if self.rules_version.swap(version, Ordering::Relaxed) == version {
+        let is_new = self.rules_version.swap(version, Ordering::Relaxed) != version;
+        // A report or a call that began with the rules before may have brought their limits back.
+        if !self.applies_again.swap(is_new, Ordering::Relaxed) && !is_new {
             return;
         }
         let mut quotas = HashMap::new();

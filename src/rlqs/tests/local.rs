@@ -58,3 +58,25 @@ fn local_holders_are_bounded() {
     assert_eq!(checks[10..], [LocalCheck::NotDivided; 10]);
     assert_eq!(process.engine.metrics().refused(RefusedReason::LocalHolders), 10);
 }
+
+/// A call that began with the rules before a reload does not bring their limit back for long.
+#[test]
+fn a_late_call_does_not_restore_an_old_limit() {
+    let process = Process::new(config());
+    let mut stream = process.open(None);
+    stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+    process.turn();
+    let old = process.rules.rules.lock().expect("no panic").clone();
+    process.reload("  - {key: tenant, rate_limit: {unit: second, requests_per_unit: 200}}");
+    process.turn();
+    let requests = || process.engine.shown(1).quotas[0].requests;
+    assert_eq!(requests(), 200);
+    let entries = [Entry { key: "tenant", value: "a" }];
+    let Found::Rule(rule) = old.find("d", &entries) else { panic!("no rule") };
+    let RuleLimit::Limit(limit) = &rule.limit else { panic!("no limit") };
+    let key = process.counter("a");
+    process.engine.check(rule, limit, &key, 1, process.clock.now());
+    assert_eq!(requests(), 100, "the call had the old rules");
+    process.turn();
+    assert_eq!(requests(), 200);
+}
