@@ -1,6 +1,6 @@
 //! The rules that have buckets: what a quota needs of its rule, and the counts of the rule.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -80,20 +80,20 @@ impl QuotaRules {
     }
 
     /// Updates the entries after a reload, and deletes those that neither a rule nor a bucket has.
-    /// Calls `changed` with each rule that has an entry and a limit.
+    /// Calls `changed` with each rule that has an entry and a limit. Holds no lock while it reads the
+    /// rules: there may be a million, and reports wait for [`of`](QuotaRules::of).
     pub(super) fn reload(&self, set: &RuleSet, on_error: OnError, mut changed: impl FnMut(&Rule)) {
-        let mut rules = self.lock();
-        let mut old = std::mem::take(&mut *rules);
+        let mut old = self.lock().clone();
         for rule in set.rules() {
             let Some(known) = old.remove(&rule.id) else { continue };
             known.update(rule, on_error);
             if matches!(rule.limit, RuleLimit::Limit(_)) {
                 changed(rule);
             }
-            rules.insert(rule.id, known);
         }
-        // The others are in use by buckets until their next report.
-        rules.extend(old.into_iter().filter(|(_, known)| Arc::strong_count(known) > 1));
+        let gone: HashSet<RuleId> = old.into_keys().collect();
+        // Those that buckets use stay until their next report. A new entry is not gone.
+        self.lock().retain(|id, known| !gone.contains(id) || Arc::strong_count(known) > 1);
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<RuleId, Arc<QuotaRule>>> {
