@@ -97,9 +97,9 @@ simulation: ## random schedules of the modes in virtual time
 soak: $(ENVOYS:%=envoy-%) redis ## reloads, rotations and faults under load
 	WEIR_SOAK_STRICT=1 WEIR_SOAK_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis soak:: -- --nocapture
 
-# The acceptance of RLQS with three versions of Envoy: writes target/rlqs/acceptance.csv, a row per Envoy and
+# The acceptance of RLQS with four versions of Envoy: writes target/rlqs/acceptance.csv, a row per Envoy and
 # second, and docs/rlqs/acceptance.svg. `test` runs its short form.
-rlqs: $(ENVOYS:%=envoy-%) envoy-$(GATEWAY_ENVOY) redis ## Envoys that share a quota, while weir and Envoys fail
+rlqs: $(ENVOYS:%=envoy-%) envoy-1.38.3 envoy-$(GATEWAY_ENVOY) redis ## Envoys that share a quota, while weir and Envoys fail
 	$(CARGO) test --locked --workspace --test redis -- --ignored --nocapture --test-threads=1 rlqs_envoy::
 
 # Conformance with HTTP/2: h2spec against the gRPC port of a debug build, or of the binary WEIR.

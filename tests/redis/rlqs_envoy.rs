@@ -2,7 +2,7 @@
 //! weir restarts.
 //!
 //! The steps have the letters of the table in docs/design/rlqs.md. `make rlqs` runs all of them, with
-//! three versions of Envoy, and `make test` the most important ones with the newest.
+//! four versions of Envoy, and `make test` the most important ones with the newest.
 
 mod acceptance;
 mod course;

@@ -16,6 +16,9 @@ use crate::support::schedule::exclusive;
 use crate::support::wait::until;
 use crate::support::weir::Weir;
 
+/// An Envoy between the others, which `make rlqs` fetches.
+const BETWEEN: &str = "1.38.3";
+
 /// The life of an assignment by default.
 const DEFAULT_TTL: Duration = Duration::from_secs(12);
 
@@ -59,7 +62,7 @@ fn rlqs_passes_the_acceptance() {
     let _alone = exclusive();
     let mut results = Results { failures: Vec::new(), csv: CSV_HEAD.to_owned() };
     let svg = all_steps(&mut results);
-    for version in [OLDEST, OF_GATEWAY] {
+    for version in [OLDEST, BETWEEN, OF_GATEWAY] {
         other_version(&mut results, version);
     }
     two_instances(&mut results);
