@@ -137,7 +137,7 @@ async fn a_new_rule_is_announced_at_once() {
     let (all, store) = processes(1);
     let mut streams = [all[0].open(None), all[0].open(None)];
     tokio::spawn(exchange_rules(all[0].engine.clone()));
-    let announced = async |rules| {
+    let announced = async |rules: usize| {
         for second in 0_u32.. {
             let now = all[0].clock.now();
             let ledger: &dyn SharedLedger = &*store;
