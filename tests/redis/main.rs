@@ -25,6 +25,7 @@ mod metrics_format;
 mod outage_log;
 mod quota;
 mod rlqs_envoy;
+mod rlqs_shared;
 mod round_trips;
 mod secured;
 mod slots;
@@ -50,6 +51,7 @@ mod support {
     pub(crate) mod quota_run;
     pub(crate) mod redis;
     pub(crate) mod resident;
+    pub(crate) mod rlqs;
     pub(crate) mod rls;
     pub(crate) mod schedule;
     pub(crate) mod secret;
