@@ -69,61 +69,6 @@ impl Warning {
     }
 }
 
-impl RefusedReason {
-    /// Every reason, in the order in which metrics count them.
-    pub const ALL: [RefusedReason; 10] = [
-        RefusedReason::Streams,
-        RefusedReason::BucketsOfStream,
-        RefusedReason::Buckets,
-        RefusedReason::EmptyId,
-        RefusedReason::LongId,
-        RefusedReason::Message,
-        RefusedReason::Domain,
-        RefusedReason::NameInUse,
-        RefusedReason::LateReader,
-        RefusedReason::LocalHolders,
-    ];
-
-    /// The reason in metric labels and log lines.
-    pub const fn name(self) -> &'static str {
-        match self {
-            RefusedReason::Streams => "streams",
-            RefusedReason::BucketsOfStream => "buckets_of_stream",
-            RefusedReason::Buckets => "buckets",
-            RefusedReason::EmptyId => "empty_id",
-            RefusedReason::LongId => "long_id",
-            RefusedReason::Message => "message",
-            RefusedReason::Domain => "domain",
-            RefusedReason::NameInUse => "name_in_use",
-            RefusedReason::LateReader => "late_reader",
-            RefusedReason::LocalHolders => "local_holders",
-        }
-    }
-
-    /// What an operator can do.
-    const fn advice(self) -> &'static str {
-        match self {
-            RefusedReason::Streams => "raise rlqs.max_streams, or find the client",
-            RefusedReason::BucketsOfStream => {
-                "raise rlqs.max_buckets_per_stream, or put fewer values into bucket ids"
-            }
-            RefusedReason::Buckets => "raise rlqs.max_buckets, or put fewer values into bucket ids",
-            RefusedReason::EmptyId => "give every key of bucket_id_builder a name and a value",
-            RefusedReason::LongId => {
-                "shorten the values of bucket ids, or raise request.max_entries or \
-                 request.max_text_bytes; an id may have 4096 bytes"
-            }
-            RefusedReason::Message => "find the client; it may raise rlqs.max_message_bytes",
-            RefusedReason::Domain => "set `domain` in the filter; a stream has one domain",
-            RefusedReason::NameInUse => "give each Envoy its own x-weir-instance",
-            RefusedReason::LateReader => "find the Envoy or the network that reads slowly",
-            RefusedReason::LocalHolders => {
-                "raise rlqs.max_buckets, or use other rules for the buckets of Envoys"
-            }
-        }
-    }
-}
-
 impl RlqsMetrics {
     /// What was refused for this reason.
     pub fn refused(&self, reason: RefusedReason) -> u64 {

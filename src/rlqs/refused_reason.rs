@@ -73,7 +73,9 @@ impl RefusedReason {
             RefusedReason::Domain => "set `domain` in the filter; a stream has one domain",
             RefusedReason::NameInUse => "give each Envoy its own x-weir-instance",
             RefusedReason::LateReader => "find the Envoy or the network that reads slowly",
-            RefusedReason::LocalHolders => "raise store.max_counters",
+            RefusedReason::LocalHolders => {
+                "raise rlqs.max_buckets, or use other rules for the buckets of Envoys"
+            }
         }
     }
 }

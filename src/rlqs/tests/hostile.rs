@@ -132,17 +132,17 @@ fn reports_do_not_keep_a_large_ledger_busy() {
     for stream in &mut streams {
         stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
     }
-    process.turn();
+    process.settle();
     assert!(streams.iter_mut().all(|stream| !actions(stream).is_empty()));
     let settled = || process.engine.metrics().settlements_ok.get();
     let before = settled();
     for _ in 0..50 {
         streams[0].report(&report("d", &[("tenant=a", 1)])).expect("valid");
-        process.turn();
+        process.settle();
     }
     assert_eq!(settled(), before);
     process.clock.advance(Micros::from_millis(2));
-    process.turn();
+    process.settle();
     assert!(settled() > before);
 }
 

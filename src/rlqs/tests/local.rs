@@ -65,10 +65,10 @@ fn a_late_call_does_not_restore_an_old_limit() {
     let process = Process::new(config());
     let mut stream = process.open(None);
     stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
-    process.turn();
+    process.settle();
     let old = process.rules.rules.lock().expect("no panic").clone();
     process.reload("  - {key: tenant, rate_limit: {unit: second, requests_per_unit: 200}}");
-    process.turn();
+    process.settle();
     let requests = || process.engine.shown(1).quotas[0].requests;
     assert_eq!(requests(), 200);
     let entries = [Entry { key: "tenant", value: "a" }];
@@ -77,6 +77,6 @@ fn a_late_call_does_not_restore_an_old_limit() {
     let key = process.counter("a");
     process.engine.check(rule, limit, &key, 1, process.clock.now());
     assert_eq!(requests(), 100, "the call had the old rules");
-    process.turn();
+    process.settle();
     assert_eq!(requests(), 200);
 }
