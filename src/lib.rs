@@ -22,6 +22,7 @@
 //! - [`duration`]: durations in text form, such as `1h30m`.
 //! - [`time`]: instants in microseconds, and the only trait that reads a clock.
 //! - [`atomic_count`]: a count that threads share.
+//! - [`client_address`]: the address of a client, as the limits per address count it.
 //! - [`sharded`], [`histogram`]: metrics as atomics, in one shard per core and at most 8 shards.
 //! - `outage_log`: bounds the log lines about a connection that fails and recovers.
 //! - [`tls`]: certificate files, their reload and name checks, for the server and the clients of Redis
@@ -86,6 +87,7 @@ pub mod atomic_count;
 pub mod bounded_file;
 pub mod capacity;
 pub mod cli;
+pub mod client_address;
 pub mod decision;
 pub mod descriptor;
 pub mod duration;

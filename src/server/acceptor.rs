@@ -15,9 +15,9 @@ use super::http::http1;
 use super::lifecycle::{Lifecycle, Phase, StopOnExit};
 use super::listener::accept;
 use super::listener::balance::LeastConnections;
-use super::listener::client_address::ClientAddress;
 use super::metrics::ServerMetrics;
 use super::{run_to_end, single_threaded_runtime};
+use crate::client_address::ClientAddress;
 use crate::settings::HttpSettings;
 
 /// What the acceptor thread owns: listeners, routes, health and shutdown.

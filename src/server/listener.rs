@@ -3,6 +3,5 @@
 pub(super) mod accept;
 pub(super) mod balance;
 pub(super) mod bind;
-pub(super) mod client_address;
 pub(super) mod slots;
 pub(super) mod tls;

@@ -7,6 +7,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("escape", ""),
     ("time", ""),
     ("atomic_count", ""),
+    ("client_address", ""),
     ("sharded", ""),
     ("splitmix64", ""),
     ("histogram", "time sharded"),
@@ -48,8 +49,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     (
         "server",
-        "bounded_file atomic_count tls time limit descriptor lease_rollback decision settings \
-         telemetry proto",
+        "bounded_file atomic_count client_address tls time limit descriptor lease_rollback decision \
+         settings telemetry proto",
     ),
     ("xds", "bounded_file escape outage_log tls time rules settings proto"),
     (

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::permits::{self, Permit, Permits, SMALL_MAX};
-use crate::server::listener::client_address::ClientAddress;
+use crate::client_address::ClientAddress;
 
 /// Why a body was not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 
-use crate::server::listener::client_address::ClientAddress;
+use crate::client_address::ClientAddress;
 use crate::server::metrics::ServerMetrics;
 
 /// Largest body, in bytes, that needs no permit.

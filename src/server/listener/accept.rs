@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use super::client_address::ClientAddress;
+use crate::client_address::ClientAddress;
 
 /// The pause after the first failed accept. It doubles up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(5);

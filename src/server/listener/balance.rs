@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc;
 
-use super::client_address::ClientAddress;
 use super::slots::{ConnectionSlots, Slot};
+use crate::client_address::ClientAddress;
 use crate::server::metrics::ServerMetrics;
 
 /// Connections that may wait in the queue of one worker.

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::client_address::ClientAddress;
 use crate::atomic_count::AtomicCount;
+use crate::client_address::ClientAddress;
 use crate::server::metrics::{ListenerMetrics, ServerMetrics};
 
 mod table;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::atomic_count::AtomicCount;
-use crate::server::listener::client_address::ClientAddress;
+use crate::client_address::ClientAddress;
 
 /// Bytes that the calls of one client address hold, in the parts of the budget that refuse calls.
 #[derive(Debug, Default)]

@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::address::{AddressMemory, AddressTable, CallPart};
 use super::buffers::{Buffers, evict_largest};
-use crate::server::listener::client_address::ClientAddress;
+use crate::client_address::ClientAddress;
 use crate::server::metrics::{PartMemory, ServerMetrics};
 
 /// A part of the memory budget.

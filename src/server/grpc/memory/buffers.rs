@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
 use super::address::AddressMemory;
-use crate::server::listener::client_address::ClientAddress;
+use crate::client_address::ClientAddress;
 
 /// What h2 buffers for one connection.
 #[derive(Debug)]

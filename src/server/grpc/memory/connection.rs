@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::address::{AddressMemory, CallPart};
 use super::budget::{MemoryBudget, MemoryPart};
 use super::buffers::Buffers;
-use crate::server::listener::client_address::ClientAddress;
+use crate::client_address::ClientAddress;
 
 const KIB: u64 = 1024;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use crate::atomic_count::AtomicCount;
-use crate::server::listener::client_address::ClientAddress;
+use crate::client_address::ClientAddress;
 
 /// The connections that have a slot.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// socket reports an IPv4 client as `::ffff:a.b.c.d`, which is the same client as `a.b.c.d`. Loopback
 /// is an address like any other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::server) struct ClientAddress(IpAddr);
+pub struct ClientAddress(IpAddr);
 
 impl From<IpAddr> for ClientAddress {
     fn from(address: IpAddr) -> ClientAddress {
