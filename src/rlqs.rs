@@ -13,8 +13,9 @@
 //!   Redis through `shared_ledger.rs`.
 //! - Callers of ShouldRateLimit: `divided_check.rs` decides them by the share of this process, which
 //!   `local_holder.rs` has as `tokens.rs`. `divided_rule_ids.rs` says which rules are divided.
-//! - Bounds: `bucket_budget.rs`, `instance_names.rs`. Facts for operators: `metrics.rs`, `overview.rs`,
-//!   `quota_rule.rs` (per rule), `refused_reason.rs`.
+//! - Bounds: `client_budget.rs` (of client addresses), `holder_budget.rs`, both with `lingering.rs`, and
+//!   `instance_names.rs`. Facts for operators: `metrics.rs`, `overview.rs`, `quota_rule.rs` (per rule),
+//!   `refused_reason.rs`.
 //!
 //! [`quota`](crate::quota) has the arithmetic and the invariant: the shares in use are at most the
 //! whole quota.
@@ -24,15 +25,17 @@ use crate::limit::OnError;
 use crate::rules::RuleSet;
 use crate::time::Micros;
 
-mod bucket_budget;
 mod bucket_id;
+mod client_budget;
 mod counter_quota;
 mod divided_check;
 mod divided_rule_ids;
 mod driver;
 mod engine;
 mod found_place;
+mod holder_budget;
 mod instance_names;
+mod lingering;
 mod local_holder;
 mod member;
 mod metrics;
@@ -82,11 +85,12 @@ pub struct RlqsConfig {
     pub burst_percent: u64,
     /// Whether the first reports after a start bound the shares, with a memory store.
     pub relearn: bool,
-    /// Most open streams.
+    /// Most open streams. One client address gets at most half of them.
     pub max_streams: usize,
     /// Most buckets of one stream.
     pub max_buckets_per_stream: usize,
-    /// Most buckets of all streams, with those of streams that ended in the last `assignment_ttl`.
+    /// Most buckets of all streams, with those of streams that ended in the last `assignment_ttl`. One
+    /// client address gets at most half of them.
     pub max_buckets: usize,
     /// Largest report in bytes.
     pub max_message_bytes: usize,

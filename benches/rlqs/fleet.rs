@@ -1,6 +1,7 @@
 //! Envoys inside the process: an engine with its driver, and streams that report every 5 s, one after the
 //! other.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -112,8 +113,9 @@ impl Fleet {
 
     /// Opens the streams.
     pub(crate) fn open(&mut self) -> anyhow::Result<()> {
+        let client = IpAddr::from([127, 0, 0, 1]).into();
         for _ in 0..self.shape.streams {
-            self.streams.push(self.engine.open(None)?);
+            self.streams.push(self.engine.open(client, None)?);
         }
         Ok(())
     }
@@ -199,9 +201,10 @@ fn config(shape: Shape) -> RlqsConfig {
         key_order: Vec::new(),
         burst_percent: 20,
         relearn: false,
-        max_streams: shape.streams,
+        // One client address gets at most half.
+        max_streams: 2 * shape.streams,
         max_buckets_per_stream: shape.buckets,
-        max_buckets: shape.total(),
+        max_buckets: 2 * shape.total(),
         max_message_bytes: 1 << 20,
         max_local_holders: 1,
         bounds: RequestBounds { max_descriptors: 256, max_entries: 32, max_text_bytes: 65_536 },

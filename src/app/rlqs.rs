@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt};
 
 use super::active_rules::ActiveRules;
+use crate::client_address::ClientAddress;
 use crate::key::CounterKey;
 use crate::limiter::{DividedCheck, DividedResult, DividedRules, Limiter};
 use crate::rlqs::{
@@ -111,8 +112,12 @@ pub(super) struct EnvoyStreams(pub(super) Arc<QuotaEngine>);
 impl QuotaStreams for EnvoyStreams {
     type Stream = EnvoyStream;
 
-    fn open(&self, name: Option<&str>) -> Result<EnvoyStream, TooManyStreams> {
-        self.0.open(name).map_err(|_| TooManyStreams)
+    fn open(
+        &self,
+        client: ClientAddress,
+        name: Option<&str>,
+    ) -> Result<EnvoyStream, TooManyStreams> {
+        self.0.open(client, name).map_err(|_| TooManyStreams)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::bucket_budget::BucketBudget;
+use super::client_budget::{BudgetFull, ClientBudget};
 use super::counter_quota::{CounterQuota, LocalShare, ReportedUse};
 use super::divided_rule_ids::DividedRuleIds;
 use super::instance_names::InstanceNames;
@@ -16,8 +16,10 @@ use super::member::Recipient;
 use super::metrics::RlqsMetrics;
 use super::quota_rule::{QuotaRule, QuotaRules};
 use super::quota_shard::QuotaShard;
+use super::refused_reason::RefusedReason;
 use super::shared_ledger::SharedLedger;
 use super::{ActiveRuleSet, GRACE, MARGIN, RlqsConfig};
+use crate::client_address::ClientAddress;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
 use crate::quota::{GroupConfig, HolderId, HolderTakenOver, Quota};
 use crate::rules::RuleLimit;
@@ -54,7 +56,8 @@ pub struct QuotaEngine {
     rules_version: AtomicU64,
     /// Whether the rules apply to the quotas once more in the next tick.
     applies_again: AtomicBool,
-    buckets: BucketBudget,
+    streams: ClientBudget,
+    buckets: ClientBudget,
     pub(super) names: InstanceNames,
 }
 
@@ -96,7 +99,8 @@ impl QuotaEngine {
         let group_config =
             GroupConfig { grace: GRACE, ttl, margin: MARGIN, shared: is_shared, relearn_until };
         let local = LocalHolders::new(config.max_local_holders);
-        let buckets = BucketBudget::new(config.max_buckets);
+        let streams = ClientBudget::new(config.max_streams);
+        let buckets = ClientBudget::new(config.max_buckets);
         let rules_version = AtomicU64::new(rules.version());
         Arc::new(QuotaEngine {
             config,
@@ -115,6 +119,7 @@ impl QuotaEngine {
             local_id: HolderId(random()),
             rules_version,
             applies_again: AtomicBool::default(),
+            streams,
             buckets,
             names: InstanceNames::default(),
         })
@@ -296,22 +301,47 @@ impl QuotaEngine {
         self.local.expire(now);
     }
 
-    /// Counts one more bucket, if `rlqs.max_buckets` permits it.
-    pub(super) fn reserve_bucket(&self) -> bool {
-        let is_free = self.buckets.reserve();
-        if is_free {
-            self.metrics.buckets.add();
-        }
-        is_free
+    /// Counts one more stream of `client`.
+    ///
+    /// # Errors
+    ///
+    /// Why `rlqs.max_streams` does not permit it.
+    pub(super) fn reserve_stream(&self, client: ClientAddress) -> Result<(), RefusedReason> {
+        self.streams.reserve(client).map_err(|full| match full {
+            BudgetFull::ForAll => RefusedReason::Streams,
+            BudgetFull::ForAddress => RefusedReason::StreamsOfAddress,
+        })?;
+        self.metrics.streams.add();
+        Ok(())
+    }
+
+    /// A stream ended.
+    pub(super) fn release_stream(&self, client: ClientAddress) {
+        self.metrics.streams.subtract();
+        self.streams.release(client);
+    }
+
+    /// Counts one more bucket of `client`.
+    ///
+    /// # Errors
+    ///
+    /// Why `rlqs.max_buckets` does not permit it.
+    pub(super) fn reserve_bucket(&self, client: ClientAddress) -> Result<(), RefusedReason> {
+        self.buckets.reserve(client).map_err(|full| match full {
+            BudgetFull::ForAll => RefusedReason::Buckets,
+            BudgetFull::ForAddress => RefusedReason::BucketsOfAddress,
+        })?;
+        self.metrics.buckets.add();
+        Ok(())
     }
 
     /// A bucket ended. `was_divided`: its holding stays in the ledger for a while, and counts as long.
-    pub(super) fn release_bucket(&self, was_divided: bool, now: Micros) {
+    pub(super) fn release_bucket(&self, client: ClientAddress, was_divided: bool, now: Micros) {
         self.metrics.buckets.subtract();
         if was_divided {
-            self.buckets.release_at(self.unused_from(now));
+            self.buckets.release_at(client, self.unused_from(now));
         } else {
-            self.buckets.release();
+            self.buckets.release(client);
         }
     }
 

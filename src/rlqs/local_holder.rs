@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use super::bucket_budget::BucketBudget;
 use super::counter_quota::LocalShare;
+use super::holder_budget::HolderBudget;
 use super::tokens::{Taken, Tokens};
 use crate::atomic_count::AtomicCount;
 use crate::decision::Decision;
@@ -28,7 +28,7 @@ pub(super) struct LocalHolders {
     shards: [LocalShard; SHARDS],
     number: AtomicCount,
     /// Holders, and those that were removed while their quotas are left.
-    budget: BucketBudget,
+    budget: HolderBudget,
 }
 
 #[derive(Debug, Default)]
@@ -87,7 +87,7 @@ impl LocalHolders {
     /// At most `max` holders, with those that were removed and whose quotas are left.
     pub(super) fn new(max: usize) -> LocalHolders {
         let shards = std::array::from_fn(|_| LocalShard::default());
-        LocalHolders { shards, number: AtomicCount::default(), budget: BucketBudget::new(max) }
+        LocalHolders { shards, number: AtomicCount::default(), budget: HolderBudget::new(max) }
     }
 
     /// The number of holders.

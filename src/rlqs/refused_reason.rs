@@ -5,10 +5,14 @@
 pub enum RefusedReason {
     /// `rlqs.max_streams` streams are open.
     Streams,
+    /// The client address has as many streams as are left of `rlqs.max_streams`.
+    StreamsOfAddress,
     /// The stream has `rlqs.max_buckets_per_stream` buckets.
     BucketsOfStream,
     /// All streams have `rlqs.max_buckets` buckets.
     Buckets,
+    /// The client address has as many buckets as are left of `rlqs.max_buckets`.
+    BucketsOfAddress,
     /// A bucket id without a pair, or with an empty key.
     EmptyId,
     /// A bucket id over a bound.
@@ -27,10 +31,12 @@ pub enum RefusedReason {
 
 impl RefusedReason {
     /// Every reason, in the order in which metrics count them.
-    pub const ALL: [RefusedReason; 10] = [
+    pub const ALL: [RefusedReason; 12] = [
         RefusedReason::Streams,
+        RefusedReason::StreamsOfAddress,
         RefusedReason::BucketsOfStream,
         RefusedReason::Buckets,
+        RefusedReason::BucketsOfAddress,
         RefusedReason::EmptyId,
         RefusedReason::LongId,
         RefusedReason::Message,
@@ -44,8 +50,10 @@ impl RefusedReason {
     pub const fn name(self) -> &'static str {
         match self {
             RefusedReason::Streams => "streams",
+            RefusedReason::StreamsOfAddress => "streams_of_address",
             RefusedReason::BucketsOfStream => "buckets_of_stream",
             RefusedReason::Buckets => "buckets",
+            RefusedReason::BucketsOfAddress => "buckets_of_address",
             RefusedReason::EmptyId => "empty_id",
             RefusedReason::LongId => "long_id",
             RefusedReason::Message => "message",
@@ -60,10 +68,18 @@ impl RefusedReason {
     pub(super) const fn advice(self) -> &'static str {
         match self {
             RefusedReason::Streams => "raise rlqs.max_streams, or find the client",
+            RefusedReason::StreamsOfAddress => {
+                "find the client; if its Envoys share an address, raise rlqs.max_streams: one \
+                 address gets at most half of it"
+            }
             RefusedReason::BucketsOfStream => {
                 "raise rlqs.max_buckets_per_stream, or put fewer values into bucket ids"
             }
             RefusedReason::Buckets => "raise rlqs.max_buckets, or put fewer values into bucket ids",
+            RefusedReason::BucketsOfAddress => {
+                "find the client, or put fewer values into bucket ids; if its Envoys share an \
+                 address, raise rlqs.max_buckets: one address gets at most half of it"
+            }
             RefusedReason::EmptyId => "give every key of bucket_id_builder a name and a value",
             RefusedReason::LongId => {
                 "shorten the values of bucket ids, or raise request.max_entries or \

@@ -14,6 +14,7 @@ use super::outbox::{DueAction, Outbox};
 use super::quota_action::QuotaAction;
 use super::refused_reason::RefusedReason;
 use super::usage_report::{BucketUsage, UsageReport};
+use crate::client_address::ClientAddress;
 use crate::key::{CounterKey, KeyBuilder, KeySeed};
 use crate::quota::{HOLDER_BYTES, HolderId, Holding};
 use crate::time::Micros;
@@ -59,6 +60,7 @@ const _: () = assert!(
 /// assignments have expired.
 pub struct EnvoyStream {
     engine: Arc<QuotaEngine>,
+    client: ClientAddress,
     /// The instance name. It counts only if no other stream of the domain has it.
     name: Option<Arc<str>>,
     /// Set by the first report.
@@ -117,29 +119,37 @@ pub enum ReportError {
 
 /// Too many streams are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{max} RLQS streams are open, the most; close some, or raise rlqs.max_streams")]
+#[error(
+    "at most {max} RLQS streams may be open, and of one client address at most as many as are \
+     left; close some, or raise rlqs.max_streams"
+)]
 pub struct StreamsFull {
-    /// The bound.
+    /// The bound of all clients.
     pub max: usize,
 }
 
 impl QuotaEngine {
-    /// Opens the stream of an Envoy. `name` is its `x-weir-instance`, of at most 64 bytes: an Envoy
-    /// with a name has its shares again after it has reconnected.
+    /// Opens the stream of an Envoy at the address `client`. `name` is its `x-weir-instance`, of at
+    /// most 64 bytes: an Envoy with a name has its shares again after it has reconnected.
     ///
     /// # Errors
     ///
-    /// [`StreamsFull`] with `rlqs.max_streams` open streams.
-    pub fn open(self: &Arc<Self>, name: Option<&str>) -> Result<EnvoyStream, StreamsFull> {
-        let (max, now) = (self.config.max_streams, self.clock.now());
-        if self.metrics.streams.add_many(1) > max as u64 {
-            self.metrics.streams.subtract();
-            self.metrics.refuse(RefusedReason::Streams, "", now);
-            return Err(StreamsFull { max });
+    /// [`StreamsFull`] with `rlqs.max_streams` open streams, or if the address has as many as are
+    /// left.
+    pub fn open(
+        self: &Arc<Self>,
+        client: ClientAddress,
+        name: Option<&str>,
+    ) -> Result<EnvoyStream, StreamsFull> {
+        let now = self.clock.now();
+        if let Err(reason) = self.reserve_stream(client) {
+            self.metrics.refuse(reason, "", now);
+            return Err(StreamsFull { max: self.config.max_streams });
         }
         let name = name.filter(|name| (1..=NAME_MAX).contains(&name.len()));
         Ok(EnvoyStream {
             engine: self.clone(),
+            client,
             name: name.map(Arc::from),
             domain: None,
             identity: random_identity(),
@@ -354,7 +364,7 @@ impl EnvoyStream {
     fn remove_bucket(&mut self, engine: &QuotaEngine, key: BucketKey, now: Micros) {
         let Some(bucket) = self.buckets.remove(&key) else { return };
         self.id_bytes -= bucket.id.len();
-        engine.release_bucket(true, now);
+        engine.release_bucket(self.client, true, now);
         if self.buckets.len() < self.buckets.capacity() / 4 {
             self.buckets.shrink_to(2 * self.buckets.len());
         }
@@ -367,11 +377,11 @@ impl Drop for EnvoyStream {
         for bucket in self.buckets.values() {
             leave(&self.engine, &bucket.place, now);
             let was_divided = matches!(bucket.place, BucketPlace::Divided { .. });
-            self.engine.release_bucket(was_divided, now);
+            self.engine.release_bucket(self.client, was_divided, now);
         }
         if let (Some(domain), Some(name)) = (&self.domain, &self.name) {
             self.engine.names.release(domain, name);
         }
-        self.engine.metrics.streams.subtract();
+        self.engine.release_stream(self.client);
     }
 }

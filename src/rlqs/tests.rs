@@ -1,6 +1,7 @@
 //! Tests of the engine with its streams, by a clock that moves only when it is set.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -9,6 +10,7 @@ use prost::Message;
 
 use super::settling::LedgerCall;
 use super::*;
+use crate::client_address::ClientAddress;
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeySeed};
 use crate::proto::bucket_action::BucketAction as WireAction;
@@ -73,6 +75,11 @@ enum Got {
     Abandon,
 }
 
+/// The address 10.0.0.`host`.
+fn address(host: u8) -> ClientAddress {
+    IpAddr::from([10, 0, 0, host]).into()
+}
+
 fn config() -> RlqsConfig {
     RlqsConfig {
         assignment_ttl: Micros::from_secs(12),
@@ -108,8 +115,9 @@ impl Process {
         Process { engine, clock, rules }
     }
 
+    /// A stream from 10.0.0.1, as those of most tests.
     fn open(&self, name: Option<&str>) -> EnvoyStream {
-        self.engine.open(name).expect("a free stream")
+        self.engine.open(address(1), name).expect("a free stream")
     }
 
     fn reload(&self, descriptors: &str) {

@@ -36,8 +36,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("algorithm", "time limit step decision"),
     (
         "rlqs",
-        "escape time atomic_count limit descriptor key store_error proto rules quota store \
-         decision",
+        "escape time atomic_count client_address limit descriptor key store_error proto rules quota \
+         store decision",
     ),
     ("modes", "time limit key step store decision algorithm"),
     (
@@ -55,8 +55,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("xds", "bounded_file escape outage_log tls time rules settings proto"),
     (
         "app",
-        "bounded_file escape time limit descriptor key store decision rules modes limiter rlqs \
-         telemetry server settings xds",
+        "bounded_file escape time client_address limit descriptor key store decision rules modes \
+         limiter rlqs telemetry server settings xds",
     ),
     (
         "cli",

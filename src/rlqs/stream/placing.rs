@@ -64,8 +64,8 @@ impl EnvoyStream {
             return refused(RefusedReason::BucketsOfStream);
         }
         let Some(id) = bucket_id::encoded(pairs) else { return refused(RefusedReason::LongId) };
-        if !engine.reserve_bucket() {
-            return refused(RefusedReason::Buckets);
+        if let Err(reason) = engine.reserve_bucket(self.client) {
+            return refused(reason);
         }
         self.id_bytes += id.len();
         let place = BucketPlace::Abandoned;

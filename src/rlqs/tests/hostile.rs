@@ -10,10 +10,12 @@ fn refused(process: &Process, reason: RefusedReason) -> u64 {
 #[test]
 fn streams_and_buckets_are_bounded() {
     let mut config = config();
-    (config.max_streams, config.max_buckets_per_stream, config.max_buckets) = (4, 10, 25);
+    // One address gets half of the streams and of the buckets.
+    (config.max_streams, config.max_buckets_per_stream, config.max_buckets) = (8, 10, 50);
     let process = Process::new(config);
     let mut streams: Vec<EnvoyStream> = (0..4).map(|_| process.open(None)).collect();
-    assert_eq!(process.engine.open(None).err(), Some(StreamsFull { max: 4 }));
+    assert_eq!(process.engine.open(address(1), None).err(), Some(StreamsFull { max: 8 }));
+    assert_eq!(refused(&process, RefusedReason::StreamsOfAddress), 1);
     let ids: Vec<String> = (0..100).map(|number| format!("tenant={number}")).collect();
     let usages: Vec<(&str, u64)> = ids.iter().map(|id| (&**id, 1)).collect();
     for stream in &mut streams {
@@ -21,7 +23,7 @@ fn streams_and_buckets_are_bounded() {
     }
     assert_eq!(process.engine.metrics().buckets.get(), 25);
     assert_eq!(refused(&process, RefusedReason::BucketsOfStream), 2 * 90);
-    assert_eq!(refused(&process, RefusedReason::Buckets), 95 + 100);
+    assert_eq!(refused(&process, RefusedReason::BucketsOfAddress), 95 + 100);
     process.settle();
     assert_eq!(actions(&mut streams[0]).len(), 10, "the permitted ones have assignments");
     assert!(streams[0].bytes() > 10 * 100 && streams[0].bytes() < 100_000);
@@ -39,7 +41,7 @@ fn streams_and_buckets_are_bounded() {
 #[test]
 fn reconnecting_does_not_exceed_the_bound() {
     let mut config = config();
-    config.max_buckets = 30;
+    config.max_buckets = 60;
     let process = Process::new(config);
     let ids: Vec<String> = (0..10).map(|number| format!("tenant={number}")).collect();
     let usages: Vec<(&str, u64)> = ids.iter().map(|id| (&**id, 1)).collect();
@@ -50,9 +52,37 @@ fn reconnecting_does_not_exceed_the_bound() {
     }
     let shown = process.engine.shown(1_000);
     assert_eq!(shown.total, 10);
-    assert!(refused(&process, RefusedReason::Buckets) >= 9_970);
+    assert!(refused(&process, RefusedReason::BucketsOfAddress) >= 9_970);
     process.pass(15_000);
     assert_eq!(process.engine.metrics().quotas.get(), 0);
+}
+
+/// One address opens streams, reports many buckets, closes them and begins again. The Envoys of another
+/// address have streams and shares all the time.
+#[test]
+fn a_flood_leaves_streams_and_buckets_to_others() {
+    let config = RlqsConfig { max_streams: 8, max_buckets: 100, ..config() };
+    let process = Process::new(config);
+    let ids: Vec<String> = (0..100).map(|number| format!("tenant={number}")).collect();
+    let usages: Vec<(&str, u64)> = ids.iter().map(|id| (&**id, 1)).collect();
+    for round in 0..20 {
+        let open = |_| process.engine.open(address(1), None).ok();
+        let mut flood: Vec<EnvoyStream> = (0..10).map_while(open).collect();
+        assert_eq!(flood.len(), 4);
+        for stream in &mut flood {
+            stream.report(&report("d", &usages)).expect("valid");
+        }
+        let mut honest = process.engine.open(address(2), None).expect("a free stream");
+        let id = format!("tenant=honest-{round}");
+        honest.report(&report("d", &[(&*id, 1)])).expect("valid");
+        process.settle();
+        assert_eq!(newest(&mut honest)[&*id], Got::Rate(100.0, 20), "{round}");
+        drop((flood, honest));
+        process.pass(1_000);
+    }
+    assert_eq!(refused(&process, RefusedReason::Streams), 0);
+    assert_eq!(refused(&process, RefusedReason::Buckets), 0);
+    assert!(refused(&process, RefusedReason::BucketsOfAddress) > 0);
 }
 
 #[test]
@@ -127,7 +157,7 @@ fn absurd_counts_take_a_fair_part() {
 /// A quota with many holders settles once in a while, however often one of them reports.
 #[test]
 fn reports_do_not_keep_a_large_ledger_busy() {
-    let process = Process::new(RlqsConfig { max_streams: 300, max_buckets: 300, ..config() });
+    let process = Process::new(RlqsConfig { max_streams: 600, max_buckets: 600, ..config() });
     let mut streams: Vec<EnvoyStream> = (0..300).map(|_| process.open(None)).collect();
     for stream in &mut streams {
         stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");

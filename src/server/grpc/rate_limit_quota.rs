@@ -122,7 +122,7 @@ impl QuotaService {
         if let Err(full) = memory.wait_for_client(STREAM_BYTES) {
             return response::send_status(&mut respond, full);
         }
-        let stream = match self.streams.open_any(name.as_deref()) {
+        let stream = match self.streams.open_any(calls.memory.address(), name.as_deref()) {
             Ok(stream) => stream,
             Err(TooManyStreams) => {
                 metrics.streaming_refused.add();

@@ -1,5 +1,6 @@
 //! Streams of quotas (RLQS): their order and their end.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use prost::Message;
@@ -18,6 +19,7 @@ async fn reports_arrive_and_assignments_are_sent(fast_path: bool) {
     let mut call = client.open(Some("edge-7"));
     call.send(&report("shop", 2), false);
     let mut stream = next("stream", &mut streams).await;
+    assert_eq!(stream.client, IpAddr::from([127, 0, 0, 1]).into());
     assert_eq!(stream.name.as_deref(), Some("edge-7"));
     let first = next("report", &mut stream.reports).await;
     assert_eq!((first.domain.as_str(), first.bucket_quota_usages.len()), ("shop", 2));

@@ -8,6 +8,7 @@ use prost::Message;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::support::{Served, in_time, serve_quotas, settings_over};
+use crate::client_address::ClientAddress;
 use crate::proto::RateLimitQuotaUsageReports;
 use crate::server::{QuotaStream, QuotaStreamError, QuotaStreams, ServerConfig, TooManyStreams};
 
@@ -21,6 +22,7 @@ struct ScriptedQuotas(UnboundedSender<OpenStream>);
 
 /// The test's end of an open stream.
 pub(super) struct OpenStream {
+    pub(super) client: ClientAddress,
     pub(super) name: Option<String>,
     /// Closed when the server drops the stream.
     pub(super) reports: UnboundedReceiver<RateLimitQuotaUsageReports>,
@@ -42,13 +44,18 @@ struct ScriptedStream {
 impl QuotaStreams for ScriptedQuotas {
     type Stream = ScriptedStream;
 
-    fn open(&self, name: Option<&str>) -> Result<ScriptedStream, TooManyStreams> {
+    fn open(
+        &self,
+        client: ClientAddress,
+        name: Option<&str>,
+    ) -> Result<ScriptedStream, TooManyStreams> {
         if name == Some("too-many") {
             return Err(TooManyStreams);
         }
         let ((reports, to_test), (assign, assigned)) = (unbounded_channel(), unbounded_channel());
         let [bytes, taken] = [0, 0].map(|_| Arc::<AtomicUsize>::default());
         let _ = self.0.send(OpenStream {
+            client,
             name: name.map(str::to_owned),
             reports: to_test,
             assign,

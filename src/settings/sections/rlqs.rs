@@ -32,14 +32,15 @@ section! {
         /// until the assignments of the process before have expired. `false`: assign at once, so that
         /// a limit may be exceeded after a restart.
         relearn: bool = "true", switch();
-        /// Maximum number of open streams. Further streams get RESOURCE_EXHAUSTED.
+        /// Maximum number of open streams. One client address gets at most half of them. Further streams
+        /// get RESOURCE_EXHAUSTED.
         max_streams: usize = "10000", number(1..=COUNT_MAX);
         /// Maximum number of buckets of one stream. Further buckets get no assignment.
         max_buckets_per_stream: usize = "10000", number(1..=COUNT_MAX);
         /// Maximum number of buckets of all streams, with those of streams that ended in the last
-        /// `rlqs.assignment_ttl`. Further buckets get no assignment. It is also the maximum number of
-        /// shares for callers of `ShouldRateLimit`; without one, the counter decides. Each takes at most
-        /// 4 KiB.
+        /// `rlqs.assignment_ttl`. One client address gets at most half of them. Further buckets get no
+        /// assignment. It is also the maximum number of shares for callers of `ShouldRateLimit`; without
+        /// one, the counter decides. Each takes at most 4 KiB.
         max_buckets: usize = "40000", number(1..=100_000_000);
         /// Largest report, in bytes. A larger one ends its stream.
         max_message_bytes: usize = "1048576", number(1024..=1 << 26);

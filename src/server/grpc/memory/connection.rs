@@ -116,6 +116,11 @@ impl ConnectionMemory {
         ConnectionMemory { budget: Arc::clone(budget), fixed, buffers, waiting }
     }
 
+    /// The address of the client.
+    pub(in crate::server::grpc) fn address(&self) -> ClientAddress {
+        self.buffers.address()
+    }
+
     pub(super) fn budget(&self) -> &MemoryBudget {
         &self.budget
     }

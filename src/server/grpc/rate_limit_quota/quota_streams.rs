@@ -7,13 +7,20 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 
+use crate::client_address::ClientAddress;
+
 /// The quotas of this process, in which Envoys open streams.
 pub trait QuotaStreams: Send + Sync + 'static {
     /// A stream of one Envoy.
     type Stream: QuotaStream;
 
-    /// Opens a stream. `name` is the Envoy's `x-weir-instance`, if it has a valid one.
-    fn open(&self, name: Option<&str>) -> Result<Self::Stream, TooManyStreams>;
+    /// Opens a stream of an Envoy at the address `client`. `name` is its `x-weir-instance`, if it has a
+    /// valid one.
+    fn open(
+        &self,
+        client: ClientAddress,
+        name: Option<&str>,
+    ) -> Result<Self::Stream, TooManyStreams>;
 }
 
 /// The stream of one Envoy. Dropping it means that the Envoy has gone.
@@ -30,9 +37,10 @@ pub trait QuotaStream: Send + 'static {
     fn bytes(&self) -> usize;
 }
 
-/// Why no stream was opened: as many as `rlqs.max_streams` are open.
+/// Why no stream was opened: as many as `rlqs.max_streams` are open, or the client address has as many
+/// as are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("this server has as many quota streams as it may have (rlqs.max_streams); retry")]
+#[error("too many quota streams of this client or of all clients (rlqs.max_streams); retry")]
 pub struct TooManyStreams;
 
 /// Why a report ends its stream. The client gets the text.
@@ -50,7 +58,7 @@ pub enum QuotaStreamError {
 impl QuotaStreams for Infallible {
     type Stream = Infallible;
 
-    fn open(&self, _: Option<&str>) -> Result<Infallible, TooManyStreams> {
+    fn open(&self, _: ClientAddress, _: Option<&str>) -> Result<Infallible, TooManyStreams> {
         match *self {}
     }
 }
@@ -71,7 +79,11 @@ impl QuotaStream for Infallible {
 
 /// [`QuotaStreams`] of any type.
 pub(in crate::server) trait AnyQuotaStreams: Send + Sync {
-    fn open_any(&self, name: Option<&str>) -> Result<Box<dyn AnyQuotaStream>, TooManyStreams>;
+    fn open_any(
+        &self,
+        client: ClientAddress,
+        name: Option<&str>,
+    ) -> Result<Box<dyn AnyQuotaStream>, TooManyStreams>;
 }
 
 /// [`QuotaStream`] of any type.
@@ -82,8 +94,12 @@ pub(in crate::server) trait AnyQuotaStream: Send {
 }
 
 impl<Q: QuotaStreams> AnyQuotaStreams for Q {
-    fn open_any(&self, name: Option<&str>) -> Result<Box<dyn AnyQuotaStream>, TooManyStreams> {
-        Ok(Box::new(self.open(name)?))
+    fn open_any(
+        &self,
+        client: ClientAddress,
+        name: Option<&str>,
+    ) -> Result<Box<dyn AnyQuotaStream>, TooManyStreams> {
+        Ok(Box::new(self.open(client, name)?))
     }
 }
 
