@@ -10,6 +10,7 @@ use super::scripted_quotas::{
     INVALID_ARGUMENT, OK, RESOURCE_EXHAUSTED, UNIMPLEMENTED, next, serving,
 };
 use super::support::{in_time, request, serve, settings_over};
+use crate::client_address::ClientAddress;
 use crate::proto::RateLimitQuotaUsageReports;
 use crate::server::tests::test_handlers::ByDomain;
 
@@ -19,7 +20,7 @@ async fn reports_arrive_and_assignments_are_sent(fast_path: bool) {
     let mut call = client.open(Some("edge-7"));
     call.send(&report("shop", 2), false);
     let mut stream = next("stream", &mut streams).await;
-    assert_eq!(stream.client, IpAddr::from([127, 0, 0, 1]).into());
+    assert_eq!(stream.client, ClientAddress::from(IpAddr::from([127, 0, 0, 1])));
     assert_eq!(stream.name.as_deref(), Some("edge-7"));
     let first = next("report", &mut stream.reports).await;
     assert_eq!((first.domain.as_str(), first.bucket_quota_usages.len()), ("shop", 2));
