@@ -15,23 +15,35 @@ pub const WANT_MIN: u64 = 1;
 pub enum Want {
     /// Unknown demand: as much as the quota divided by the number of holders.
     Fair,
+    /// The same as [`Want::Share`], of a holder that appeared a short time ago. Never 0.
+    Recent(u64),
     /// A share with head room, below [`SHARE_MAX`].
     Share(u64),
 }
 
 impl Want {
-    /// The number that a [`Holding`](super::Holding) stores: the share, or [`SHARE_MAX`] for
-    /// [`Want::Fair`].
+    /// The number that a [`Holding`](super::Holding) stores: the share, [`SHARE_MAX`] for [`Want::Fair`],
+    /// and their sum for [`Want::Recent`]. It is below 2^53, so a Lua number represents it.
     pub fn number(self) -> u64 {
         match self {
             Want::Fair => SHARE_MAX,
+            Want::Recent(share) => SHARE_MAX + share.clamp(WANT_MIN, SHARE_MAX - 1),
             Want::Share(share) => share.min(SHARE_MAX - 1),
         }
     }
 
-    /// The want with this number. Every number from [`SHARE_MAX`] on is [`Want::Fair`].
+    /// The want with this number. No want has a number from 2 · [`SHARE_MAX`] on; it is [`Want::Fair`].
     pub fn from_number(number: u64) -> Want {
-        if number < SHARE_MAX { Want::Share(number) } else { Want::Fair }
+        match number.checked_sub(SHARE_MAX) {
+            None => Want::Share(number),
+            Some(share @ WANT_MIN..SHARE_MAX) => Want::Recent(share),
+            Some(_) => Want::Fair,
+        }
+    }
+
+    /// Whether the holder may have appeared a short time ago.
+    pub fn is_recent(self) -> bool {
+        !matches!(self, Want::Share(_))
     }
 }
 
@@ -57,7 +69,7 @@ pub fn divide(wants: &[Want]) -> Vec<u64> {
         .enumerate()
         .map(|(index, want)| match want {
             Want::Fair => (fair, index),
-            Want::Share(share) => (*share, index),
+            Want::Recent(share) | Want::Share(share) => (*share, index),
         })
         .collect();
     by_want.sort_unstable();

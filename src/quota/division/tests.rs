@@ -18,7 +18,7 @@ fn resolved(wants: &[Want]) -> Vec<u64> {
     let fair = SHARES / (wants.len() as u64).max(1);
     let number = |want: &Want| match want {
         Want::Fair => fair,
-        Want::Share(share) => *share,
+        Want::Recent(share) | Want::Share(share) => *share,
     };
     wants.iter().map(number).collect()
 }
@@ -100,11 +100,16 @@ fn a_want_has_a_number() {
         (Want::Share(0), 0),
         (Want::Share(SHARES), SHARES),
         (Want::Share(SHARE_MAX - 1), SHARE_MAX - 1),
+        (Want::Recent(1), SHARE_MAX + 1),
+        (Want::Recent(SHARE_MAX - 1), (1 << 53) - 1),
     ] {
         assert_eq!(want.number(), number);
         assert_eq!(Want::from_number(number), want);
     }
     assert_eq!(Want::Share(u64::MAX).number(), SHARE_MAX - 1);
+    assert_eq!(Want::Recent(0).number(), SHARE_MAX + 1);
+    assert_eq!(Want::Recent(u64::MAX).number(), 2 * SHARE_MAX - 1);
+    assert_eq!(Want::from_number(2 * SHARE_MAX), Want::Fair);
     assert_eq!(Want::from_number(u64::MAX), Want::Fair);
 }
 

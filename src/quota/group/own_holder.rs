@@ -28,6 +28,8 @@ const GENERATION_MAX: u64 = 999_999_999;
 #[derive(Debug)]
 pub(super) struct OwnHolder {
     demand: DemandMeter,
+    /// When it appeared here.
+    appeared: Micros,
     /// The last report, or the start.
     reported: Micros,
     /// Whether a report waits for its renewal in the ledger.
@@ -63,6 +65,7 @@ impl OwnHolder {
     pub(super) fn new(now: Micros) -> OwnHolder {
         OwnHolder {
             demand: DemandMeter::default(),
+            appeared: now,
             reported: now,
             renew: true,
             renewing: false,
@@ -86,6 +89,7 @@ impl OwnHolder {
     /// The stream of the holder appears again. Its Envoy may still use what the last stream sent.
     pub(super) fn rejoin(&mut self, now: Micros) {
         let before = std::mem::replace(self, OwnHolder::new(now));
+        self.appeared = before.appeared;
         self.written = before.written;
         self.generation = self.generation.max(before.generation);
         self.cap = before.cap;
@@ -148,8 +152,19 @@ impl OwnHolder {
         self.until
     }
 
+    /// What it could use, by its demand alone.
     pub(super) fn want(&self, quota: &Quota) -> Want {
         self.demand.want(quota)
+    }
+
+    /// What it could use, and whether it appeared within the time for which the ledger keeps a holding.
+    pub(super) fn claim(&self, quota: &Quota, now: Micros, config: &GroupConfig) -> Want {
+        match self.want(quota) {
+            Want::Share(share) if now < self.appeared.saturating_add(config.life()) => {
+                Want::Recent(share)
+            }
+            want => want,
+        }
     }
 
     /// `target`, limited while assignments of the time before the start may be in use.
@@ -200,7 +215,7 @@ impl OwnHolder {
         // A report that arrives before the answer needs a renewal too.
         self.renewing = renews;
         self.renew = self.renew && !renews;
-        Change { holder, share, held, want: self.want(quota).number(), expires }
+        Change { holder, share, held, want: self.claim(quota, now, config).number(), expires }
     }
 
     /// Takes a snapshot. Returns whether the Envoy must get an assignment.

@@ -64,14 +64,16 @@ impl QuotaGroup {
                 continue;
             }
             if own.is_none() && !self.is_silent(holding, now) {
-                division.add(*id, Want::from_number(holding.want));
+                division.add(*id, Want::from_number(holding.want), holding.share);
             } else {
-                division.add_silent(ledger_view::used(holding, now));
+                let want = Want::from_number(holding.want);
+                division.add_silent(want, ledger_view::used(holding, now));
             }
         }
         for (id, holder) in &self.holders {
             if holder.is_live(now, &self.config) {
-                division.add(*id, holder.want(&self.quota));
+                let want = holder.claim(&self.quota, now, &self.config);
+                division.add(*id, want, holder.share());
             }
         }
         division.targets()

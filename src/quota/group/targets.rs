@@ -16,49 +16,66 @@ const SCARCE_PERCENT: u64 = 103;
 ///
 /// A holder is silent when its stream ended or its report is overdue. It uses its share until it expires,
 /// and no change reaches it, so the others divide the rest.
+///
+/// An Envoy without a name that starts again and again is another holder each time. If each had a fair part
+/// until it expires, the quota would soon be theirs. So while a recent holder is silent, no want raises
+/// another recent one above the part of a holder without demand. What exceeds all wants is still spread
+/// evenly. An Envoy that ran for longer and starts again limits nobody.
 #[derive(Debug, Default)]
 pub(super) struct Division {
     silent: u64,
-    wants: Vec<(HolderId, Want)>,
+    /// Whether a silent holder is a recent one with a share.
+    recent_is_silent: bool,
+    /// The holders that report, with their wants and present shares.
+    holders: Vec<(HolderId, Want, u64)>,
 }
 
 impl Division {
     /// Adds what a silent holder uses.
-    pub(super) fn add_silent(&mut self, used: u64) {
+    pub(super) fn add_silent(&mut self, want: Want, used: u64) {
         self.silent = self.silent.saturating_add(used);
+        self.recent_is_silent |= want.is_recent() && used > 0;
     }
 
     /// Adds a holder that reports.
-    pub(super) fn add(&mut self, holder: HolderId, want: Want) {
-        self.wants.push((holder, want));
+    pub(super) fn add(&mut self, holder: HolderId, want: Want, share: u64) {
+        self.holders.push((holder, want, share));
     }
 
     /// The target of every holder that reports, ordered by holder. Every instance with the same snapshot
     /// calculates the same targets, and their sum is at most [`SHARES`] minus the silent shares.
     pub(super) fn targets(mut self) -> Vec<(HolderId, u64)> {
-        self.wants.sort_unstable_by_key(|(holder, _)| *holder);
-        self.wants.dedup_by_key(|(holder, _)| *holder);
+        self.holders.sort_unstable_by_key(|(holder, _, _)| *holder);
+        self.holders.dedup_by_key(|(holder, _, _)| *holder);
+        let count = (self.holders.len() as u64).max(1);
         let rest = SHARES.saturating_sub(self.silent);
-        let floor = SHARES / IDLE_PARTS / (self.wants.len() as u64).max(1);
-        let of_rest = |want: &Want, percent: u64| match want {
-            Want::Fair => Want::Fair,
-            Want::Share(share) => {
-                let share = scaled(*share, percent, HEAD_ROOM_PERCENT).max(floor);
-                Want::Share(scaled(share, SHARES, rest).min(SHARE_MAX - 1))
-            }
+        let floor = SHARES / IDLE_PARTS / count;
+        let (fair, fair_of_rest) = (SHARES / count, rest / count);
+        let most = |want: &Want, share: u64| {
+            if self.recent_is_silent && want.is_recent() { floor.max(share) } else { SHARE_MAX }
+        };
+        let of_rest = |want: &Want, share: u64, percent: u64| {
+            let most = most(want, share);
+            let wanted = match want {
+                Want::Fair if most >= fair_of_rest => return Want::Fair,
+                Want::Fair => fair_of_rest,
+                Want::Recent(share) | Want::Share(share) => {
+                    scaled(*share, percent, HEAD_ROOM_PERCENT).max(floor)
+                }
+            };
+            Want::Share(scaled(wanted.min(most), SHARES, rest).min(SHARE_MAX - 1))
         };
         let wants = |percent| -> Vec<Want> {
-            self.wants.iter().map(|(_, want)| of_rest(want, percent)).collect()
+            self.holders.iter().map(|(_, want, share)| of_rest(want, *share, percent)).collect()
         };
         let generous = wants(HEAD_ROOM_PERCENT);
-        let fair = SHARES / (self.wants.len() as u64).max(1);
         let sum = generous.iter().fold(0_u64, |sum, want| match want {
             Want::Fair => sum.saturating_add(fair),
-            Want::Share(share) => sum.saturating_add(*share),
+            Want::Recent(share) | Want::Share(share) => sum.saturating_add(*share),
         });
         let wants = if sum > SHARES { wants(SCARCE_PERCENT) } else { generous };
         let targets = divide(&wants).into_iter().map(|share| scaled(share, rest, SHARES));
-        self.wants.iter().map(|(holder, _)| *holder).zip(targets).collect()
+        self.holders.iter().map(|(holder, _, _)| *holder).zip(targets).collect()
     }
 }
 
