@@ -101,8 +101,8 @@ impl World {
         self.disturb(envoy);
     }
 
-    /// The process of an Envoy ends, and another one starts.
-    pub(super) fn restart(&mut self, envoy: usize) {
+    /// The process of an Envoy ends, and another one starts after `pause`.
+    pub(super) fn restart(&mut self, envoy: usize, pause: Micros) {
         self.cut(envoy, Micros::from_millis(5));
         self.disturb(envoy);
         let quotas: Vec<usize> = self.envoys[envoy].buckets.keys().copied().collect();
@@ -112,7 +112,6 @@ impl World {
         let state = &mut self.envoys[envoy];
         state.epoch += 1;
         let epoch = state.epoch;
-        let pause = Micros(200_000 + self.rng.below(3_000_000));
         self.after(pause, Event::Tick { envoy, epoch });
     }
 

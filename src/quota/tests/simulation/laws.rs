@@ -22,6 +22,12 @@ pub(super) const FAULT_TIME: Micros = Micros::from_secs(26);
 /// The requests of a fair part in a report interval from which a division is judged.
 const REPORTED_MIN: f64 = 100.0;
 
+/// What three Envoys with demand keep of a quota while a fourth one starts again and again.
+const KEPT_MIN: f64 = 0.7;
+
+/// After this time, as many shares of ended processes expire as there are new ones.
+const FILLING_TIME: Micros = Micros::from_secs(14);
+
 /// How long a holder with demand may be without tokens.
 const STARVING_MAX: Micros = Micros::from_secs(4);
 
@@ -38,6 +44,8 @@ pub(super) struct Figures {
     pub(super) largest: f64,
     /// How often a rate in use was above the quota because of an exception.
     pub(super) excused: u64,
+    /// The mean part of each quota that the other Envoys had while one started again and again.
+    pub(super) kept: Vec<f64>,
 }
 
 impl Figures {
@@ -80,6 +88,10 @@ pub(super) struct SimQuota {
     pub(super) unreported: BTreeMap<usize, Micros>,
     /// The change of demand whose convergence is measured, and the last wrong sample since.
     changed: Option<(Micros, Micros)>,
+    /// The Envoy that starts again and again, and since when.
+    pub(super) crashing: Option<(usize, Micros)>,
+    /// The samples since then, and the sum of the parts that the other Envoys had.
+    kept: (u64, f64),
 }
 
 impl SimQuota {
@@ -100,6 +112,8 @@ impl SimQuota {
             departed: Micros::ZERO,
             unreported: BTreeMap::new(),
             changed: None,
+            crashing: None,
+            kept: (0, 0.0),
         }
     }
 
@@ -136,6 +150,20 @@ impl SimQuota {
     pub(super) fn record(&mut self, figures: &mut Figures) {
         if let Some((changed, wrong)) = self.changed.take() {
             figures.convergence.push(wrong.saturating_sub(changed).0 / 1_000);
+        }
+    }
+
+    /// The end of a run.
+    pub(super) fn end(&mut self, figures: &mut Figures) {
+        self.record(figures);
+        let (samples, sum) = self.kept;
+        if samples == 0 {
+            return;
+        }
+        let (index, kept) = (self.index, sum / samples as f64);
+        figures.kept.push(kept);
+        if kept < KEPT_MIN {
+            figures.violate("7 crash loop", || format!("quota {index}: the others had {kept:.3}"));
         }
     }
 
@@ -213,6 +241,13 @@ impl SimQuota {
         }
         let demand: f64 = buckets.iter().map(|(_, _, bucket)| bucket.demand).sum();
         let flow: f64 = buckets.iter().map(|(_, _, bucket)| bucket.flow()).sum();
+        if let Some((crashing, since)) = self.crashing
+            && now > since.saturating_add(FILLING_TIME)
+        {
+            let others = buckets.iter().filter(|(envoy, _, _)| *envoy != crashing);
+            let kept: f64 = others.map(|(_, _, bucket)| bucket.flow()).sum();
+            self.kept = (self.kept.0 + 1, self.kept.1 + kept / limit);
+        }
         let (reached, idle) = (flow / demand.min(limit).max(1e-9), demand == 0.0);
         let unfair = unfairness(&buckets);
         if ((!idle && reached < 0.95) || unfair > 0.1)

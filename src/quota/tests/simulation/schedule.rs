@@ -33,10 +33,12 @@ pub(super) enum Theme {
     Relearn,
     /// Limits change.
     Reload,
+    /// One Envoy without a name starts again and again, beside three with more demand than the quota.
+    CrashLoop,
 }
 
 impl Theme {
-    pub(super) const ALL: [Theme; 10] = [
+    pub(super) const ALL: [Theme; 11] = [
         Theme::Demand,
         Theme::Restarts,
         Theme::HalfOpen,
@@ -47,6 +49,7 @@ impl Theme {
         Theme::Flush,
         Theme::Relearn,
         Theme::Reload,
+        Theme::CrashLoop,
     ];
 }
 
@@ -77,22 +80,31 @@ pub(super) fn config(shared: bool) -> GroupConfig {
 
 /// A random part of the demand of a quota for one of its `holders`.
 fn demand(rng: &mut Rng, quota: &Quota, holders: usize) -> f64 {
-    let rate = quota.requests as f64 * 1e6 / quota.window.0 as f64;
-    let fair = rate / holders.max(1) as f64;
+    let fair = saturating(quota) / holders.max(1) as f64;
     let levels = [0.0, 0.1, 0.3, 0.5, 1.0, 1.0, 1.5, 2.0, 3.0, 3.0, 6.0];
     rng.pick(&levels) * fair
+}
+
+/// As much demand as the whole quota.
+fn saturating(quota: &Quota) -> f64 {
+    quota.requests as f64 * 1e6 / quota.window.0 as f64
 }
 
 /// A world with its schedule.
 pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> World {
     let mut rng = Rng::new(seed);
+    let crashes = theme == Theme::CrashLoop;
+    let size = if crashes { Size { envoys: 4, quotas: 1, per_envoy: 1, ..size } } else { size };
     let shared = theme != Theme::Relearn;
     let setup = Setup {
         division,
         config: config(shared),
         relearn: theme == Theme::Relearn,
         renew_without_ledger: theme == Theme::OutagesRenewed,
-        excuse: !matches!(theme, Theme::Demand | Theme::Restarts | Theme::Relearn),
+        excuse: !matches!(
+            theme,
+            Theme::Demand | Theme::Restarts | Theme::Relearn | Theme::CrashLoop
+        ),
     };
     let mut quotas: Vec<SimQuota> = (0..size.quotas)
         .map(|index| {
@@ -125,7 +137,13 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         for (quota, bucket) in &mut envoy.buckets {
             let holders = quotas[*quota].envoys.len();
             bucket.demand = demand(&mut rng, &quotas[*quota].quota, holders);
+            if crashes {
+                bucket.demand = saturating(&quotas[*quota].quota);
+            }
         }
+    }
+    if crashes {
+        envoys[0].named = false;
     }
     let count = if shared { 1 + rng.below(4) as usize } else { 1 };
     let count = if theme == Theme::Demand { count } else { count.max(2) };
@@ -150,6 +168,12 @@ fn actions(
     envoys: &[SimEnvoy],
     quotas: &[SimQuota],
 ) -> Vec<(Micros, Action)> {
+    if theme == Theme::CrashLoop {
+        // A process that runs for 6 s has two reports, so its demand is known.
+        let period = rng.pick(&[300, 1_000, 1_000, 2_500, 6_000]);
+        let period = Micros::from_millis(period);
+        return vec![(Micros::from_secs(15), Action::CrashLoop { envoy: 0, period })];
+    }
     let mut actions = Vec::new();
     let length = size.length * 1_000_000;
     for _ in 0..size.length * size.changes / 10 {
@@ -171,7 +195,7 @@ fn actions(
         let ends = at.saturating_add(pause);
         let noticed = Micros(rng.below(200_000));
         match theme {
-            Theme::Demand => {}
+            Theme::Demand | Theme::CrashLoop => {}
             Theme::Restarts if rng.chance(50) => actions.push((at, Action::Restart { envoy })),
             Theme::Restarts => actions.push((at, Action::Cut { envoy, noticed })),
             Theme::HalfOpen => {

@@ -57,6 +57,11 @@ pub(super) enum Action {
     Restart {
         envoy: usize,
     },
+    /// The same, after 50 ms, and again after each `period`.
+    CrashLoop {
+        envoy: usize,
+        period: Micros,
+    },
     /// A stream ends. Its instance notices it after a time.
     Cut {
         envoy: usize,
@@ -207,7 +212,7 @@ impl World {
             self.handle(event);
         }
         for quota in &mut self.quotas {
-            quota.record(&mut self.figures);
+            quota.end(&mut self.figures);
         }
     }
 
@@ -296,7 +301,17 @@ impl World {
                     bucket.demand = demand;
                 });
             }
-            Action::Restart { envoy } => self.restart(envoy),
+            Action::Restart { envoy } => {
+                let pause = Micros(200_000 + self.rng.below(3_000_000));
+                self.restart(envoy, pause);
+            }
+            Action::CrashLoop { envoy, period } => {
+                self.restart(envoy, Micros::from_millis(50));
+                for quota in self.envoys[envoy].buckets.keys() {
+                    self.quotas[*quota].crashing.get_or_insert((envoy, now));
+                }
+                self.after(period, Event::Act(action));
+            }
             Action::Cut { envoy, noticed } => self.cut(envoy, noticed),
             Action::Stop { instance, pause } => self.stop(instance, pause),
             Action::Faults(faults) => {
