@@ -36,8 +36,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("algorithm", "time limit step decision"),
     (
         "rlqs",
-        "escape time atomic_count client_address limit descriptor key store_error proto rules quota \
-         store decision",
+        "escape time atomic_count client_address limit descriptor key store_error proto rules \
+         quota store decision",
     ),
     ("modes", "time limit key step store decision algorithm"),
     (
@@ -49,8 +49,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     (
         "server",
-        "bounded_file atomic_count client_address tls time limit descriptor lease_rollback decision \
-         settings telemetry proto",
+        "bounded_file atomic_count client_address tls time limit descriptor lease_rollback \
+         decision settings telemetry proto",
     ),
     ("xds", "bounded_file escape outage_log tls time rules settings proto"),
     (

@@ -20,7 +20,7 @@ const SCARCE_PERCENT: u64 = 103;
 /// An Envoy without a name that starts again and again is another holder each time. If each had a fair part
 /// until it expires, the quota would soon be theirs. So while a recent holder is silent, no want raises
 /// another recent one above the part of a holder without demand. What exceeds all wants is still spread
-/// evenly. An Envoy that ran for longer and starts again limits nobody.
+/// evenly. An Envoy that ran for longer and starts again limits no other.
 #[derive(Debug, Default)]
 pub(super) struct Division {
     silent: u64,
