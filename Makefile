@@ -16,7 +16,7 @@ GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golan
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs modes helm-test helm-docs docs docs-settings
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -91,6 +91,10 @@ test-valkey: $(ENVOYS:%=envoy-%) redis ## the Redis tests with Valkey
 SIMULATION_SEEDS ?= 100000
 simulation: ## random schedules of the modes in virtual time
 	CARGO_PROFILE_DEV_OPT_LEVEL=1 WEIR_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --nocapture simulation::guarantees
+
+# The simulation of shared quotas with 1 000 Envoys and 10 000 buckets; `test` runs smaller ones.
+rlqs-simulation: ## many Envoys that share quotas in virtual time
+	CARGO_PROFILE_DEV_OPT_LEVEL=1 $(CARGO) test --locked --workspace --lib -- --ignored --nocapture quota::tests::simulation
 
 # Reloads, rotations and faults under 5 000 calls per second, on a release build, with SOAK_PAUSE
 # seconds of load between two events.

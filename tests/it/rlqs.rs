@@ -1,6 +1,9 @@
 //! RLQS: weir divides limits among Envoys, which are small ones of `tests/support/rlqs.rs`.
 //!
 //! Each of them checks every message that it gets, and fails its test on drop.
+//!
+//! Some tests wait by the clock: they count what passes in a time, or show that nothing moves in it. That has
+//! no event, and a process has no paused time.
 
 use std::time::{Duration, Instant};
 

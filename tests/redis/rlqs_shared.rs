@@ -1,13 +1,12 @@
 //! Two instances of weir divide one limit by one Redis, without real Envoys.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::support::on_redis::{over, ready};
 use crate::support::redis::server::Server;
-use crate::support::rlqs::{SmallEnvoy, bucket, most_in_a_second};
-use crate::support::rls::{Code, descriptor, request};
+use crate::support::rlqs::{SmallEnvoy, StopOnDrop, bucket, call, most_in_a_second};
 use crate::support::schedule::exclusive;
 use crate::support::wait::until;
 use crate::support::weir::Weir;
@@ -30,29 +29,6 @@ fn two(url: &str) -> [Weir; 2] {
     let all = [(); 2].map(|()| over(url, &rules).start());
     all.iter().for_each(ready);
     all
-}
-
-/// Calls `ShouldRateLimit` every 2 ms until `stop`. Returns when a request was allowed.
-fn call(weir: &Weir, stop: &AtomicBool) -> Vec<(Instant, u64)> {
-    let client = weir.client();
-    let mut allowed = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        let answer = client.check(request("d", vec![descriptor(&[("tenant", "a")])]));
-        if answer.overall_code() == Code::Ok {
-            allowed.push((Instant::now(), 1));
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    allowed
-}
-
-/// Ends the calls also when an assertion fails.
-struct StopOnDrop<'s>(&'s AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// The Envoy of one instance and the callers of the other one have one limit together.

@@ -5,6 +5,7 @@
 //! it denies what has no assignment, and it records every action with the time of its arrival.
 
 mod bucket;
+mod callers;
 mod checks;
 mod stream;
 
@@ -21,6 +22,7 @@ use super::wait::until;
 use bucket::EnvoyBucket;
 
 pub(crate) use bucket::Assigned;
+pub(crate) use callers::{StopOnDrop, call};
 pub(crate) use service::rate_limit_quota_service_client::RateLimitQuotaServiceClient;
 pub(crate) use service::rate_limit_quota_usage_reports::BucketQuotaUsage;
 pub(crate) use service::{BucketId, RateLimitQuotaResponse, RateLimitQuotaUsageReports};

@@ -18,7 +18,7 @@
 //! or more in a report interval.
 //!
 //! `WEIR_QUOTA_SIMULATION_SEED=N` repeats one seed, `WEIR_QUOTA_SIMULATION_SEEDS=N` sets their number.
-//! `cargo test --release -- --ignored quota::tests::simulation` runs 1,000 Envoys with 10,000 buckets.
+//! `make rlqs-simulation` runs 1,000 Envoys with 10,000 buckets.
 
 use std::collections::BTreeMap;
 
@@ -142,7 +142,7 @@ fn a_missing_grace_breaks_the_first_law() {
 
 /// The larger run.
 #[test]
-#[ignore = "takes minutes; run it optimised"]
+#[ignore = "`make rlqs-simulation` runs it optimised"]
 fn laws_hold_with_a_thousand_envoys() {
     let number = |name: &str, otherwise| number(name).unwrap_or(otherwise);
     let envoys = number("WEIR_QUOTA_SIMULATION_ENVOYS", 1_000) as usize;

@@ -1,38 +1,13 @@
 //! One rule, asked by calls of `ShouldRateLimit` and divided by RLQS: together they keep the limit.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{CONVERGED, assert_no_violation, envoy, serving, tenant, tenants};
-use crate::support::rlqs::most_in_a_second;
-use crate::support::rls::{Code, descriptor, request};
-use crate::support::weir::Weir;
+use crate::support::rlqs::{StopOnDrop, call, most_in_a_second};
 
 const LIMIT: u64 = 200;
-
-/// Calls `ShouldRateLimit` every 2 ms until `stop`. Returns when a request was allowed.
-fn call(weir: &Weir, stop: &AtomicBool) -> Vec<(Instant, u64)> {
-    let client = weir.client();
-    let mut allowed = Vec::new();
-    while !stop.load(Ordering::Relaxed) {
-        let answer = client.check(request("d", vec![descriptor(&[("tenant", "a")])]));
-        if answer.overall_code() == Code::Ok {
-            allowed.push((Instant::now(), 1));
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    allowed
-}
-
-/// Ends the calls also when an assertion fails.
-struct StopOnDrop<'s>(&'s AtomicBool);
-
-impl Drop for StopOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 #[test]
 fn callers_and_envoys_share_one_limit() {
