@@ -11,6 +11,10 @@ pub(crate) const KEY_HEADER: &str = "x-user";
 /// Above the requests of any load. Envoy would answer 503 above its default, 1024.
 const MOST: u32 = 100_000;
 
+/// How long Envoy waits for a connection or an answer. A machine that stands still for a second must show
+/// as latency, and not as errors that end the measurement.
+const PATIENCE: &str = "10s";
+
 /// The configuration, as JSON. `services` are the addresses of the rate limit services.
 pub(crate) fn config(upstream: SocketAddr, services: &[SocketAddr]) -> String {
     let mut listeners = vec![listener("ingress", None)];
@@ -73,7 +77,7 @@ fn limit(cluster: &str) -> Value {
             "@type": type_url("filters.http.ratelimit.v3.RateLimit"),
             "domain": "bench",
             // With the default, 20ms, Envoy would hide the tails of a service.
-            "timeout": "1s",
+            "timeout": PATIENCE,
             // A call without an answer is an error of the load.
             "failure_mode_deny": true,
             "rate_limit_service": {
@@ -96,7 +100,7 @@ fn cluster(name: &str, address: SocketAddr, protocol: Value) -> Value {
     json!({
         "name": name,
         "type": "STATIC",
-        "connect_timeout": "1s",
+        "connect_timeout": PATIENCE,
         "circuit_breakers": { "thresholds": [most] },
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {

@@ -160,6 +160,8 @@ fn main() -> anyhow::Result<()> {
     }
     let mut figures = rounds::measure(&options, folder.path())?;
     if !options.only_rounds {
+        // A later section may fail, after many minutes.
+        eprint!("\n{}", figures.csv());
         let rounds = options.rounds.min(3);
         if has_envoy {
             figures.join(requests_through_envoy(&options, folder.path(), rounds)?);
