@@ -2,9 +2,11 @@
 
 use crate::time::Micros;
 
+mod calendar;
 mod mode;
 mod on_error;
 
+pub use calendar::{Calendar, CalendarSpan, Period, WEEKDAYS, WindowStart, Zone};
 pub use mode::Mode;
 pub use on_error::OnError;
 

@@ -16,7 +16,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("yaml", ""),
     ("spelling", ""),
     ("duration", "time"),
-    ("limit", "time"),
+    ("limit", "time spelling"),
     ("quota", "time limit"),
     ("descriptor", "escape limit"),
     ("key", "time limit descriptor"),

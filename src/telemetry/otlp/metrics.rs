@@ -39,7 +39,7 @@ pub fn start_metrics_export(
     let interval = settings.otlp_interval;
     let message = move || {
         let (now, page) = page();
-        let period = Period { began: nanos(started), ends: nanos(now) };
+        let period = MetricsPeriod { began: nanos(started), ends: nanos(now) };
         period.message(resource.clone(), page.families())
     };
     Exporter::start(&settings.into(), Signal::Metrics, move |client, stopped| async move {
@@ -67,12 +67,12 @@ fn nanos(at: Micros) -> u64 {
 }
 
 /// The period of the values, in nanoseconds since 1970.
-struct Period {
+struct MetricsPeriod {
     began: u64,
     ends: u64,
 }
 
-impl Period {
+impl MetricsPeriod {
     fn message(&self, resource: ProtoResource, families: &[Family]) -> ExportMetricsServiceRequest {
         let scope = InstrumentationScope {
             name: "weir".to_owned(),
@@ -173,7 +173,7 @@ mod tests {
         page.histogram("c_seconds", "C.").single(distribution);
         page.counter("d_total", "Nothing happened.");
         let message =
-            Period { began: 1, ends: 2 }.message(ProtoResource::default(), page.families());
+            MetricsPeriod { began: 1, ends: 2 }.message(ProtoResource::default(), page.families());
         let metrics = &message.resource_metrics[0].scope_metrics[0].metrics;
         let shape: Vec<(&str, &str)> =
             metrics.iter().map(|metric| (metric.name.as_str(), metric.unit.as_str())).collect();
