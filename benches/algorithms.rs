@@ -16,6 +16,7 @@ fn limit(algorithm: Algorithm, tiers: usize) -> Limit {
         requests: 75 * (number as u64 + 1),
         window: Micros::from_secs(60 * (number as u64 + 1)),
         burst: 75,
+        calendar: None,
     };
     Limit { algorithm, tiers: (0..tiers).map(tier).collect(), count_denied: false }
 }

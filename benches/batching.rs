@@ -123,7 +123,12 @@ fn cpu(server: &Server) -> f64 {
 fn round(server: &Server, store: &Arc<RedisStore>, way: Way) -> Round {
     server.client().run(&["FLUSHDB"]);
     // All in one window, in which no bucket refills.
-    let tier = Tier { requests: way.requests, window: Micros(1 << 46), burst: way.requests };
+    let tier = Tier {
+        requests: way.requests,
+        window: Micros(1 << 46),
+        burst: way.requests,
+        calendar: None,
+    };
     let limit = Limit { algorithm: way.algorithm, tiers: [tier].into(), count_denied: false };
     if way.counters > 1 {
         work(store, way.counters, &limit, COUNTERS as usize);

@@ -171,6 +171,9 @@ pub struct Tier {
     /// The size of a token bucket, or the length of a leaky bucket's queue. Other algorithms do not
     /// use it.
     pub burst: u64,
+    /// The calendar that the windows follow; only for fixed windows. `window` is then one length for
+    /// everything that needs a number: [`Calendar::nominal`]. `None`: the windows have one length.
+    pub calendar: Option<Calendar>,
 }
 
 /// The limit of a rule. Hits must fit into all tiers.
@@ -226,7 +229,7 @@ pub enum LimitError {
 impl Limit {
     /// The only limit of envoyproxy/ratelimit: a fixed window that counts denied hits as well.
     pub fn fixed_window(requests: u64, window: Micros) -> Limit {
-        let tier = Tier { requests, window, burst: requests };
+        let tier = Tier { requests, window, burst: requests, calendar: None };
         Limit { algorithm: Algorithm::FixedWindow, tiers: Box::new([tier]), count_denied: true }
     }
 

@@ -193,7 +193,7 @@ struct Counter {
 impl Counter {
     fn new(algorithm: Algorithm, volume: Volume, count_denied: bool) -> Counter {
         let Volume { limit: requests, window, .. } = volume;
-        let tier = Tier { requests, window: Micros(window), burst: requests };
+        let tier = Tier { requests, window: Micros(window), burst: requests, calendar: None };
         let limit = Limit { algorithm, tiers: Box::new([tier]), count_denied };
         limit.check().expect("a limit that weir can count");
         Counter { limit, state: None }

@@ -35,7 +35,12 @@ const STEPS: [(&str, i64); 4] = [("a", 1), ("a", 3), ("b", -2), ("c", 0)];
 static LIMITS: LazyLock<Vec<(Limit, Vec<Step>)>> = LazyLock::new(limits);
 
 fn limits() -> Vec<(Limit, Vec<Step>)> {
-    let tier = |seconds| Tier { requests: 10, window: Micros::from_secs(seconds), burst: 20 };
+    let tier = |seconds| Tier {
+        requests: 10,
+        window: Micros::from_secs(seconds),
+        burst: 20,
+        calendar: None,
+    };
     let mut limits = Vec::new();
     for algorithm in Algorithm::ALL {
         for tiers in [vec![tier(1)], vec![tier(1), tier(60)]] {

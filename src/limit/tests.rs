@@ -6,7 +6,7 @@ use super::*;
 fn every_bound_is_checked_per_algorithm() {
     use Algorithm::*;
     let check = |algorithm, requests, window, burst| {
-        let tiers = Box::new([Tier { requests, window: Micros(window), burst }]);
+        let tiers = Box::new([Tier { requests, window: Micros(window), burst, calendar: None }]);
         Limit { algorithm, tiers, count_denied: false }.check()
     };
     assert_eq!(check(FixedWindow, HITS_END - 1, 1, 0), Ok(()));

@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(passed(OnError::Deny, &limit, 20, 0), 20, "a peek passes");
             assert_eq!(passed(OnError::Deny, &limit, 20, -1), 20, "so does a refund");
         }
-        let tier = Tier { requests: 100, window: minute, burst: 10 };
+        let tier = Tier { requests: 100, window: minute, burst: 10, calendar: None };
         let bucket = Limit {
             algorithm: Algorithm::TokenBucket,
             tiers: Box::new([tier]),

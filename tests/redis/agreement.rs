@@ -153,7 +153,7 @@ fn operations(
 /// Sizes that walks do not reach: lists as long as a limit allows, and many reservations.
 fn large_walks() -> Vec<Vec<Operation>> {
     let limit = |algorithm, requests| {
-        let tier = Tier { requests, window: Micros(1_000_000), burst: requests };
+        let tier = Tier { requests, window: Micros(1_000_000), burst: requests, calendar: None };
         Limit { algorithm, tiers: [tier].into(), count_denied: false }
     };
     let open = |id, until| Some(Lease::Open { id: LeaseId::from_bits(id), until: Micros(until) });
@@ -293,7 +293,7 @@ fn a_call_reads_the_maximum_of_counters() {
     let server = Server::local();
     let mut twin = Twin::new(server.client());
     for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow, Algorithm::TokenBucket] {
-        let tier = Tier { requests: 2, window: Micros(1_000_000), burst: 2 };
+        let tier = Tier { requests: 2, window: Micros(1_000_000), burst: 2, calendar: None };
         let limit = Limit { algorithm, tiers: [tier].into(), count_denied: false };
         let operations = operations(&limit, (0..4).map(|now| (now, 1, None)));
         for form in [Form::Script, Form::Function] {

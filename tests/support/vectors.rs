@@ -57,7 +57,12 @@ fn limit(mut words: Peekable<SplitWhitespace<'_>>) -> Limit {
         let (window, burst) = rest.split_once(':').unwrap_or((rest, requests));
         let window = micros(window.strip_suffix('s').expect("a window in seconds"));
         let number = |text: &str| text.parse().expect("a number");
-        tiers.push(Tier { requests: number(requests), window, burst: number(burst) });
+        tiers.push(Tier {
+            requests: number(requests),
+            window,
+            burst: number(burst),
+            calendar: None,
+        });
     }
     let limit = Limit { algorithm, tiers: tiers.into(), count_denied };
     limit.check().expect("a limit that can be counted");

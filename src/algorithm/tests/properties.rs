@@ -21,6 +21,7 @@ fn tier() -> impl Strategy<Value = Tier> {
         requests,
         window: Micros(window),
         burst,
+        calendar: None,
     })
 }
 
@@ -350,7 +351,7 @@ proptest! {
         calls in vec((0..=200u64, 0..=120i64), 1..30),
     ) {
         let (requests, window) = ((requests >> shift.0).max(1), (window >> shift.1).max(1));
-        let tier = Tier { requests, window: Micros(window), burst: requests };
+        let tier = Tier { requests, window: Micros(window), burst: requests, calendar: None };
         let limit = Limit { algorithm, tiers: Box::new([tier]), count_denied: false };
         prop_assert_eq!(limit.check(), Ok(()));
         let (mut model, mut state) = (Model::new(&limit), None);
@@ -383,8 +384,8 @@ proptest! {
         let tiers = numbers.iter().map(|&(requests, window, burst, shift)| Tier {
             requests: requests >> shift,
             window: Micros(window >> shift),
-            burst: burst >> shift,
-        });
+            burst: burst >> shift, calendar: None,
+});
         let limit = Limit { algorithm, tiers: tiers.collect(), count_denied };
         let mut state = None;
         for (now, hits, shift) in calls {

@@ -15,7 +15,7 @@ const UNTIL: Micros = Micros::from_secs(1_000);
 
 /// A bucket of 1000 tokens.
 fn bucket() -> Limit {
-    let tier = Tier { requests: 1, window: Micros(TOKEN), burst: 1_000 };
+    let tier = Tier { requests: 1, window: Micros(TOKEN), burst: 1_000, calendar: None };
     Limit { algorithm: Algorithm::TokenBucket, tiers: Box::new([tier]), count_denied: false }
 }
 

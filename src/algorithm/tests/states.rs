@@ -7,7 +7,8 @@ use crate::step::{Lease, LeaseId, RESERVATIONS_MAX, State};
 use crate::time::Micros;
 
 fn limit(algorithm: Algorithm, requests: u64, seconds: u64) -> Limit {
-    let tier = Tier { requests, window: Micros::from_secs(seconds), burst: requests };
+    let tier =
+        Tier { requests, window: Micros::from_secs(seconds), burst: requests, calendar: None };
     Limit { algorithm, tiers: Box::new([tier]), count_denied: false }
 }
 
@@ -251,8 +252,12 @@ fn the_number_of_reservations_is_bounded() {
 
 #[test]
 fn fullness_is_the_share_of_the_fullest_tier() {
-    let tier =
-        |requests, seconds| Tier { requests, window: Micros::from_secs(seconds), burst: requests };
+    let tier = |requests, seconds| Tier {
+        requests,
+        window: Micros::from_secs(seconds),
+        burst: requests,
+        calendar: None,
+    };
     for algorithm in [&COUNTING[..], &[Algorithm::Concurrency]].concat() {
         let limit = Limit {
             algorithm,

@@ -42,7 +42,7 @@ fn check(store: &impl SharedStore, key: &CounterKey, limit: &Limit, step: &Step)
 }
 
 fn limit(algorithm: Algorithm, requests: u64) -> Limit {
-    let tier = Tier { requests, window: Micros::from_secs(10), burst: requests };
+    let tier = Tier { requests, window: Micros::from_secs(10), burst: requests, calendar: None };
     Limit { algorithm, tiers: Box::new([tier]), count_denied: algorithm == Algorithm::FixedWindow }
 }
 
@@ -88,6 +88,7 @@ fn limits() -> impl Strategy<Value = Limit> {
             requests,
             window: Micros::from_secs(window),
             burst,
+            calendar: None,
         })
     };
     let tiers = prop_oneof![

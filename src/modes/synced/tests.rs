@@ -71,7 +71,7 @@ fn stored(shared: &FakeStore, limit: &Limit, now: u64) -> Decision {
 }
 
 fn tier(requests: u64, window: u64, burst: u64) -> Tier {
-    Tier { requests, window: Micros(window), burst }
+    Tier { requests, window: Micros(window), burst, calendar: None }
 }
 
 fn limit(algorithm: Algorithm, requests: u64) -> Limit {

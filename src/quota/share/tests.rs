@@ -12,7 +12,7 @@ type Numbers = (u64, Micros, u64);
 
 /// A limit of tiers of these numbers.
 fn limit(algorithm: Algorithm, tiers: &[Numbers]) -> Limit {
-    let tier = |&(requests, window, burst)| Tier { requests, window, burst };
+    let tier = |&(requests, window, burst)| Tier { requests, window, burst, calendar: None };
     Limit { algorithm, tiers: tiers.iter().map(tier).collect(), count_denied: false }
 }
 

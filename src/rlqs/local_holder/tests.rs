@@ -12,7 +12,12 @@ fn second(seconds: u64) -> Micros {
 }
 
 fn limit() -> Limit {
-    let tier = |requests, seconds| Tier { requests, window: Micros::from_secs(seconds), burst: 0 };
+    let tier = |requests, seconds| Tier {
+        requests,
+        window: Micros::from_secs(seconds),
+        burst: 0,
+        calendar: None,
+    };
     let tiers = Box::new([tier(100, 1), tier(600, 60)]);
     Limit { algorithm: Algorithm::SlidingWindow, tiers, count_denied: false }
 }

@@ -165,7 +165,7 @@ impl LimitReader<'_> {
         let hint = "write for example `hold: 30s`, after which an unreleased slot is free";
         let hold = self.required(raw.hold.as_ref(), "hold", raw.at, hint);
         let (requests, window) = (max?.value?, hold?.value?);
-        Some(Tier { requests, window, burst: requests })
+        Some(Tier { requests, window, burst: requests, calendar: None })
     }
 
     fn tiers(&mut self, raw: &RawRateLimit, algorithm: Algorithm) -> Option<Vec<Tier>> {
@@ -204,7 +204,7 @@ impl LimitReader<'_> {
         let pair = if by_window { self.free_window(raw) } else { self.named_window(raw) };
         let burst = self.burst(raw, algorithm);
         let (requests, window) = pair?;
-        Some(Tier { requests, window, burst: burst?.unwrap_or(requests) })
+        Some(Tier { requests, window, burst: burst?.unwrap_or(requests), calendar: None })
     }
 
     /// `requests_per_unit` per `unit_multiplier` times `unit`.

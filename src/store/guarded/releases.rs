@@ -179,7 +179,7 @@ mod tests {
     use crate::step::LeaseId;
 
     fn release(number: u64) -> Release {
-        let tier = Tier { requests: 9, window: Micros::from_secs(30), burst: 9 };
+        let tier = Tier { requests: 9, window: Micros::from_secs(30), burst: 9, calendar: None };
         let tiers = Box::new([tier]);
         let limit = Limit { algorithm: Algorithm::Concurrency, tiers, count_denied: false };
         let step = algorithm::plan(&limit, -1, Micros::from_secs(100));

@@ -195,7 +195,7 @@ async fn quotas_are_guarded_like_decisions() {
 
 /// The release of a slot that is held for 30 s.
 fn release() -> Step {
-    let tier = Tier { requests: 9, window: Micros::from_secs(30), burst: 9 };
+    let tier = Tier { requests: 9, window: Micros::from_secs(30), burst: 9, calendar: None };
     let tiers = Box::new([tier]);
     let limit = Limit { algorithm: Algorithm::Concurrency, tiers, count_denied: false };
     algorithm::plan(&limit, -1, Micros::SECOND).with_lease(Lease::Close(LeaseId::from_bits(1)))

@@ -27,7 +27,7 @@ fn decisions_match_the_table() {
 #[test]
 fn sliding_log_matches_the_published_example() {
     // Five in 60 s. Denied requests count too.
-    let tier = Tier { requests: 5, window: Micros::from_secs(60), burst: 5 };
+    let tier = Tier { requests: 5, window: Micros::from_secs(60), burst: 5, calendar: None };
     let limit = Limit {
         algorithm: Algorithm::SlidingWindowLog,
         tiers: Box::new([tier]),

@@ -33,7 +33,7 @@ pub(crate) struct Operation {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.limit.algorithm)?;
-        for Tier { requests, window, burst } in &self.limit.tiers {
+        for Tier { requests, window, burst, .. } in &self.limit.tiers {
             write!(f, " {requests}/{}us:{burst}", window.0)?;
         }
         let denied = if self.limit.count_denied { " count_denied" } else { "" };
@@ -144,7 +144,7 @@ pub(crate) fn edge(rng: &mut Rng) -> Vec<Operation> {
     let room = rng.pick(&[any, near, previous - near]) % previous;
     let rest = u128::from(room) * u128::from(window) / u128::from(previous);
     let rest = u64::try_from(rest).expect("less than the window");
-    let tier = Tier { requests, window: Micros(window), burst: requests };
+    let tier = Tier { requests, window: Micros(window), burst: requests, calendar: None };
     let limit =
         Limit { algorithm: Algorithm::SlidingWindow, tiers: [tier].into(), count_denied: false };
     let start = 1_785_000_000_000_000 / window * window;
@@ -232,7 +232,7 @@ fn tier(algorithm: Algorithm, rng: &mut Rng) -> Tier {
         2 => requests,
         _ => 1 + rng.below(12),
     };
-    Tier { requests, window: Micros(window), burst: burst.clamp(1, most.max(1)) }
+    Tier { requests, window: Micros(window), burst: burst.clamp(1, most.max(1)), calendar: None }
 }
 
 /// The next instant: the same, a little later, at an edge, windows later, or earlier.

@@ -155,7 +155,7 @@ mod tests {
 
     /// A bucket of 2 hits, in which one hit takes 10 us.
     fn limit() -> LeasedLimit {
-        let tier = Tier { requests: 100, window: Micros(1_000), burst: 2 };
+        let tier = Tier { requests: 100, window: Micros(1_000), burst: 2, calendar: None };
         let algorithm = Algorithm::LeakyBucket;
         let limit = Limit { algorithm, tiers: Box::new([tier]), count_denied: false };
         LeasedLimit::of(&limit).expect("buckets have credits")

@@ -16,7 +16,8 @@ use crate::time::Micros;
 const CALM: Conditions = within(1);
 
 fn limit(algorithm: Algorithm, requests: u64, window: u64) -> Limit {
-    let tier = Tier { requests, window: Micros::from_secs(window), burst: requests };
+    let tier =
+        Tier { requests, window: Micros::from_secs(window), burst: requests, calendar: None };
     Limit { algorithm, tiers: Box::new([tier]), count_denied: false }
 }
 

@@ -28,7 +28,7 @@ fn limit(rng: &mut Rng) -> Limit {
         let requests = rng.pick(&[1, 3, 60]);
         let micros = rng.pick(&[1_000, 7_000, 33_333, 200_000, 4_320_000_000]);
         let burst = rng.pick(&[1, 2, 3, 5, 20]);
-        Tier { requests, window: Micros(requests * micros), burst }
+        Tier { requests, window: Micros(requests * micros), burst, calendar: None }
     });
     let algorithm = Algorithm::LeakyBucket;
     Limit { algorithm, tiers: tiers.collect(), count_denied: false }

@@ -38,7 +38,7 @@ fn limit(rng: &mut Rng, algorithm: Algorithm) -> Limit {
         .map(|index| {
             let window = Micros::from_millis([250, 1_000, 3_000][rng.below(3) as usize] << index);
             let requests = 1 + rng.below(200);
-            Tier { requests, window, burst: 1 + rng.below(100) }
+            Tier { requests, window, burst: 1 + rng.below(100), calendar: None }
         })
         .collect();
     limit

@@ -18,7 +18,8 @@ fn limit(requests: u64, window: u64) -> Limit {
 }
 
 fn of(algorithm: Algorithm, requests: u64, window: u64) -> Limit {
-    let tier = Tier { requests, window: Micros::from_secs(window), burst: requests };
+    let tier =
+        Tier { requests, window: Micros::from_secs(window), burst: requests, calendar: None };
     Limit { algorithm, tiers: Box::new([tier]), count_denied: false }
 }
 

@@ -37,7 +37,7 @@ fn on_threads(
 
 /// A limit of `requests` hits at one instant.
 fn limit(algorithm: Algorithm, requests: u64) -> Limit {
-    let tier = Tier { requests, window: Micros::from_secs(60), burst: requests };
+    let tier = Tier { requests, window: Micros::from_secs(60), burst: requests, calendar: None };
     Limit { algorithm, tiers: Box::new([tier]), count_denied: false }
 }
 

@@ -9,7 +9,7 @@ const ENTRY: usize = 64;
 
 /// Bytes of a large state after `hits` hits of a limit with `tiers` tiers.
 fn bytes(algorithm: Algorithm, tiers: usize, hits: usize) -> usize {
-    let tier = Tier { requests: 1000, window: Micros::from_secs(60), burst: 1000 };
+    let tier = Tier { requests: 1000, window: Micros::from_secs(60), burst: 1000, calendar: None };
     let limit = Limit { algorithm, tiers: vec![tier; tiers].into(), count_denied: false };
     let mut state = None;
     for _ in 0..hits {
