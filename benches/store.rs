@@ -20,7 +20,7 @@ fn key(n: u64) -> CounterKey {
 
 /// One hit of a limit that is never reached, in one long window.
 fn hit() -> Step {
-    let tier = FixedWindowTier { start: Micros::ZERO, end: Micros::from_secs(3600), max: 1 << 40 };
+    let tier = FixedWindowTier::new(Micros::ZERO, Micros::from_secs(3600), 1 << 40);
     Step {
         now: Micros::SECOND,
         hits: 1,

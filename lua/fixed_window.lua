@@ -1,7 +1,8 @@
 -- Fixed window: counts the hits of the current window. The state of fixed_window.
 -- Twin of src/step/fixed_window.rs; followed by fast_path.lua and tier.lua, which apply the steps.
 --
--- TIER   start and end of the window of the step's instant, us; the limit: hits per window
+-- TIER   start of the window of the step's instant, and the instant until which its hits are kept, us; the
+--        limit: hits per window
 -- STATE  hits; start of their window, us. A tier replies both.
 
 local TIER, STATE, COSTS, SPARE = 3, 2, 0, 0

@@ -32,6 +32,8 @@ mod fixed_window;
 mod sliding_window;
 mod sliding_window_log;
 
+pub(crate) use fixed_window::window_end as fixed_window_end;
+
 #[cfg(test)]
 mod tests;
 
@@ -100,13 +102,13 @@ pub fn report(limit: &Limit, step: &Step, outcome: &Outcome) -> Decision {
     if let [result] = &outcome.tiers[..]
         && result.allowed == outcome.allowed
     {
-        let usage = tier_usage(step, 0, result, reset_on).unwrap_or_default();
+        let usage = tier_usage(limit, step, 0, result, reset_on).unwrap_or_default();
         return usage.decision(limit, 0, outcome.allowed);
     }
     let mut reported: Option<(usize, TierUsage)> = None;
     let mut longest = Micros::ZERO;
     for (index, result) in outcome.tiers.iter().enumerate() {
-        let Some(usage) = tier_usage(step, index, result, reset_on) else { continue };
+        let Some(usage) = tier_usage(limit, step, index, result, reset_on) else { continue };
         longest = longest.max(usage.reset_after);
         let denied_longer = |than: &TierUsage| usage.reset_after > than.reset_after;
         let better = match &reported {
@@ -135,7 +137,7 @@ pub fn report_tiers(limit: &Limit, step: &Step, outcome: &Outcome) -> Vec<Decisi
         } else {
             ResetOn::HitsFit(step.hits.unsigned_abs())
         };
-        let usage = tier_usage(step, tier, result, reset_on)?;
+        let usage = tier_usage(limit, step, tier, result, reset_on)?;
         Some(usage.decision(limit, tier, result.allowed))
     };
     outcome.tiers.iter().enumerate().filter_map(report_tier).collect()
@@ -183,8 +185,9 @@ impl TierUsage {
     }
 }
 
-/// The usage of tier number `index` after `step`. `None` if the step has no such tier.
+/// The usage of tier number `index` of `limit` after `step`. `None` if there is no such tier.
 fn tier_usage(
+    limit: &Limit,
     step: &Step,
     index: usize,
     result: &TierResult,
@@ -192,7 +195,8 @@ fn tier_usage(
 ) -> Option<TierUsage> {
     match &step.params {
         StepParams::FixedWindow(tiers) => {
-            tiers.get(index).map(|t| fixed_window::usage(t, step.now, result, reset_on))
+            let (tier, planned) = (limit.tiers.get(index)?, tiers.get(index)?);
+            Some(fixed_window::usage(tier, planned, step.now, result, reset_on))
         }
         StepParams::SlidingWindow(tiers) => {
             tiers.get(index).map(|t| sliding_window::usage(t, step.now, result, reset_on))

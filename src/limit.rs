@@ -105,7 +105,7 @@ pub struct Override {
 /// `src/algorithm.rs` lists the files to change for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// One count per window. Windows are aligned to the epoch.
+    /// One count per window. Windows are aligned to the epoch, or to the calendar of a zone.
     FixedWindow,
     /// The count of the current window, plus the count of the previous window weighted by its
     /// visible share.
@@ -221,6 +221,13 @@ pub enum LimitError {
     /// A bucket that fills in more than [`FILL_MAX`].
     #[error("a burst of {0} takes more than 71 years to refill at this rate; write a smaller one")]
     SlowBucket(u64),
+    /// A calendar for another algorithm than fixed_window.
+    #[error(
+        "{} cannot follow the calendar; use `algorithm: fixed_window`, or a window of one length such \
+         as `window: 30d`",
+        .0.name()
+    )]
+    Calendar(Algorithm),
     /// `count_denied` on concurrency.
     #[error("concurrency cannot count denied requests, which hold no slot; remove `count_denied`")]
     DeniedSlots,
@@ -236,6 +243,11 @@ impl Limit {
     /// Whether the limit is a number of slots instead of hits per window.
     pub fn counts_slots(&self) -> bool {
         self.algorithm == Algorithm::Concurrency
+    }
+
+    /// Whether the windows of a tier follow the calendar, so that they differ in length.
+    pub fn has_calendar(&self) -> bool {
+        self.tiers.iter().any(|tier| tier.calendar.is_some())
     }
 
     /// Checks that every number can be counted exactly and in bounded memory. An invalid limit is
@@ -262,7 +274,16 @@ impl Limit {
 }
 
 impl Tier {
+    /// A tier of a fixed window by the calendar.
+    pub fn by_calendar(requests: u64, calendar: Calendar) -> Tier {
+        let window = calendar.nominal();
+        Tier { requests, window, burst: requests, calendar: Some(calendar) }
+    }
+
     fn check(&self, algorithm: Algorithm) -> Result<(), LimitError> {
+        if self.calendar.is_some() && algorithm != Algorithm::FixedWindow {
+            return Err(LimitError::Calendar(algorithm));
+        }
         if self.window == Micros::ZERO {
             return Err(LimitError::NoWindow);
         }

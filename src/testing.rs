@@ -1,12 +1,14 @@
-//! Parts that tests of several modules share: a random number generator, a fake store, and a
-//! simulated network of Redis nodes.
+//! Parts that tests of several modules share: a random number generator, a fake store, a simulated
+//! network of Redis nodes, and edges of calendar windows.
 
+mod calendar_edges;
 mod fake_store;
 pub(crate) mod network;
 mod rng;
 pub(crate) mod simulated_node;
 pub(crate) mod simulated_store;
 
+pub(crate) use calendar_edges::{CalendarEdge, MARCH, calendar_edges};
 pub(crate) use fake_store::{FakeResult, FakeStore};
 pub(crate) use rng::Rng;
 

@@ -34,7 +34,7 @@ fn key(n: u64) -> CounterKey {
 
 /// One hit of a limit of 100 per minute, in the minute that starts at 0.
 fn hit() -> Step {
-    let tier = FixedWindowTier { start: Micros::ZERO, end: Micros::from_secs(60), max: 100 };
+    let tier = FixedWindowTier::new(Micros::ZERO, Micros::from_secs(60), 100);
     Step {
         now: Micros::SECOND,
         hits: 1,

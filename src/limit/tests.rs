@@ -26,6 +26,20 @@ fn every_bound_is_checked_per_algorithm() {
     assert_eq!(check(TokenBucket, 0, 1, 0), Ok(()));
     assert_eq!(check(LeakyBucket, 1, 1, FILL_MAX.0), Ok(()));
     assert!(check(LeakyBucket, 1, 1, FILL_MAX.0 + 1).is_err());
+    let calendar = Calendar { period: Period::Month, zone: Zone::UTC, starts: WindowStart::FIRST };
+    for algorithm in Algorithm::ALL {
+        let tiers = Box::new([Tier::by_calendar(1, calendar)]);
+        let limit = Limit { algorithm, tiers, count_denied: false };
+        let expected = match algorithm {
+            FixedWindow => Ok(()),
+            _ => Err(LimitError::Calendar(algorithm)),
+        };
+        assert_eq!(limit.check(), expected);
+        assert!(limit.has_calendar());
+    }
+    assert!(!Limit::fixed_window(1, Micros(1)).has_calendar());
+    let bucket = LimitError::Calendar(TokenBucket).to_string();
+    assert!(bucket.starts_with("token_bucket cannot follow the calendar; use "), "{bucket}");
     let empty = Limit { tiers: Box::new([]), ..Limit::fixed_window(1, Micros(1)) };
     assert_eq!(empty.check(), Err(LimitError::Tiers(0)));
     let mut slots = Limit::fixed_window(1, Micros(1));

@@ -11,6 +11,10 @@ pub struct FixedWindowTier {
     pub start: Micros,
     /// End of that window.
     pub end: Micros,
+    /// How long hits are kept from the start of their window: the length of the step's window, or of
+    /// the next one if that is longer. The counter may be in the next one, if the step's clock is
+    /// behind.
+    pub kept_for: Micros,
     /// The limit: hits per window.
     pub max: u64,
 }
@@ -28,6 +32,11 @@ impl FixedWindowTier {
     /// The value of `max` for hits that another instance already allowed. They are counted without
     /// a limit, in the window of the step's instant only.
     pub const ALREADY_ADMITTED: u64 = INTEGER_END;
+
+    /// A window from `start`, among windows of one length.
+    pub const fn new(start: Micros, length: Micros, max: u64) -> FixedWindowTier {
+        FixedWindowTier { start, end: start.saturating_add(length), kept_for: length, max }
+    }
 }
 
 impl TierParams for FixedWindowTier {
@@ -79,8 +88,8 @@ impl TierParams for FixedWindowTier {
     }
 
     fn expires_at(&self, state: FixedWindow) -> Micros {
-        let window = if state.count == 0 { Micros::ZERO } else { self.window() };
-        state.start.saturating_add(window)
+        let kept_for = if state.count == 0 { Micros::ZERO } else { self.kept_for };
+        state.start.saturating_add(kept_for)
     }
 
     fn fullness(&self, state: FixedWindow) -> u16 {
@@ -109,10 +118,4 @@ impl TierParams for FixedWindowTier {
 /// `state` without `hits`, at least 0.
 fn subtract(state: FixedWindow, hits: u64) -> FixedWindow {
     FixedWindow { count: state.count - hits.min(state.count), ..state }
-}
-
-impl FixedWindowTier {
-    fn window(&self) -> Micros {
-        self.end.saturating_sub(self.start)
-    }
 }

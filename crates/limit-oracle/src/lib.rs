@@ -49,6 +49,21 @@ pub fn violation(law: Law, tiers: &[Tier], allowed: &[Allowed]) -> Option<String
     tiers.iter().find_map(|tier| check(tier, allowed))
 }
 
+/// The first violation of a limit of `requests` in windows of any length. A window is between two
+/// consecutive `edges`, which are sorted. Every run of up to three windows is checked.
+pub fn violation_between(requests: u64, edges: &[u64], allowed: &[Allowed]) -> Option<String> {
+    for (first, start) in edges.iter().enumerate() {
+        for (length, end) in (1_u64..=3).zip(&edges[first + 1..]) {
+            let within = |one: &&Allowed| one.from >= *start && one.to < *end;
+            let hits: u64 = allowed.iter().filter(within).map(|one| one.hits).sum();
+            if hits > requests * length {
+                return Some(format!("{hits} hits of {requests} from {start} to {end}"));
+            }
+        }
+    }
+    None
+}
+
 /// Checks every run of up to three windows.
 fn fixed_windows(tier: &Tier, allowed: &[Allowed]) -> Option<String> {
     let window = |at: u64| at / tier.window;
@@ -132,6 +147,20 @@ mod tests {
         assert_eq!(violation(Law::FixedWindow, &[TIER], &edge), None);
         assert!(violation(Law::SlidingWindow, &[TIER], &edge).is_some());
         assert!(violation(Law::Bucket, &[TIER], &edge).is_some());
+    }
+
+    #[test]
+    fn windows_of_any_length_are_checked() {
+        let edges = [100, 107, 120, 130];
+        let checked = |instants: &[u64]| violation_between(2, &edges, &at(instants));
+        assert_eq!(checked(&[100, 106, 107, 119, 120, 129, 130]), None);
+        assert!(checked(&[100, 101, 106]).is_some());
+        assert!(checked(&[107, 113, 119]).is_some());
+        assert_eq!(violation_between(2, &[], &at(&[1, 1, 1])), None);
+        // More hits than two windows hold, of which none is certainly in the first or in the second.
+        let mut across = at(&[100, 101, 107, 108]);
+        across.push(Allowed { hits: 1, from: 106, to: 107 });
+        assert!(violation_between(2, &edges, &across).is_some());
     }
 
     #[test]

@@ -6,9 +6,7 @@ use std::iter::zip;
 use super::demand::DRAW_AHEAD;
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit, Tier};
-use crate::step::{
-    FixedWindowTier, GcraTier, Outcome, SlidingWindowTier, State, Step, StepParams, TierResult,
-};
+use crate::step::{GcraTier, Outcome, SlidingWindowTier, State, Step, StepParams, TierResult};
 use crate::time::Micros;
 
 /// The shortest time in which a bucket with credits for later requests fills. Credits of a faster
@@ -119,10 +117,11 @@ impl LeasedLimit {
         let seen = &outcome.tiers;
         let until = match &step.params {
             StepParams::FixedWindow(tiers) => {
-                let window = |tier: &FixedWindowTier| tier.end.saturating_sub(tier.start);
-                zip(tiers, seen)
-                    .map(|(t, s)| s.fixed_window().start.saturating_add(window(t)))
-                    .min()
+                let ends =
+                    zip(&self.limit.tiers, zip(tiers, seen)).map(|(tier, (planned, seen))| {
+                        algorithm::fixed_window_end(tier, planned, seen.fixed_window().start)
+                    });
+                ends.min()
             }
             StepParams::SlidingWindow(tiers) => zip(tiers, seen)
                 .map(|(t, s)| s.sliding_window().start.saturating_add(t.window))

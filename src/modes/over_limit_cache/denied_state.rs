@@ -17,6 +17,8 @@ pub(super) struct DeniedState {
     known: Known,
     /// Denied hits that the counter must count, and that were not reported to it yet.
     unreported: u64,
+    /// The window that counts them, if this is the state of a fixed window of one tier.
+    window: Option<FixedWindowTier>,
     /// The instant after which this state denies nothing.
     ends: Micros,
 }
@@ -36,10 +38,14 @@ impl DeniedState {
     pub(super) fn new(step: &Step, outcome: &Outcome) -> Option<DeniedState> {
         let (known, ends) = match &step.params {
             StepParams::FixedWindow(tiers) if step.count_denied && tiers.len() > 1 => return None,
-            StepParams::FixedWindow(_) => {
+            StepParams::FixedWindow(tiers) => {
                 let state = step.state_after(outcome)?;
-                let ends = step.expires_at(&state);
-                (Known::State(state), ends)
+                // The step does not know the end of a later window, which counts the hits.
+                let is_late = start(&state) != tiers.first().map(|tier| tier.start);
+                if step.count_denied && is_late {
+                    return None;
+                }
+                (Known::State(state), tiers.iter().map(|tier| tier.end).max()?)
             }
             _ if step.count_denied => return None,
             StepParams::SlidingWindow(_) | StepParams::Gcra(_) => {
@@ -64,6 +70,7 @@ impl DeniedState {
             limit_fingerprint: limit_fingerprint(&step.params),
             known,
             unreported: 0,
+            window: only_window(step),
             ends,
         })
     }
@@ -93,7 +100,8 @@ impl DeniedState {
                     let same_window = start(&after) == start(state);
                     let unreported = if same_window { self.unreported } else { 0 };
                     self.unreported = unreported.saturating_add(step.hits.unsigned_abs());
-                    self.ends = step.expires_at(&after);
+                    self.window = only_window(step);
+                    self.ends = self.window.map_or(self.ends, |window| window.end);
                     *state = after;
                 }
                 Some(outcome)
@@ -109,14 +117,12 @@ impl DeniedState {
     /// precedes every step whose outcome depends on them.
     pub(super) fn take_unreported(&mut self, now: Micros) -> Option<Step> {
         let hits = i64::try_from(std::mem::take(&mut self.unreported)).unwrap_or(i64::MAX);
-        let Known::State(state) = &self.known else { return None };
-        let start = start(state)?;
-        if hits == 0 || now >= self.ends {
+        let window = self.window?;
+        if hits == 0 || now >= window.end {
             return None;
         }
-        let tier = FixedWindowTier { start, end: self.ends, max: 0 };
-        let now = now.max(start);
-        let params = StepParams::FixedWindow(smallvec![tier]);
+        let now = now.max(window.start);
+        let params = StepParams::FixedWindow(smallvec![FixedWindowTier { max: 0, ..window }]);
         Some(Step { now, hits, count_denied: true, lease: None, params })
     }
 
@@ -144,6 +150,14 @@ impl DeniedState {
 fn start(state: &State) -> Option<Micros> {
     match state {
         State::FixedWindow(tiers) => tiers.as_slice().first().map(|count| count.start),
+        _ => None,
+    }
+}
+
+/// The window of a step on a fixed window of one tier.
+fn only_window(step: &Step) -> Option<FixedWindowTier> {
+    match &step.params {
+        StepParams::FixedWindow(tiers) if tiers.len() == 1 => tiers.first().copied(),
         _ => None,
     }
 }

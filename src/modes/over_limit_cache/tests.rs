@@ -13,6 +13,7 @@ use crate::step::{Lease, LeaseId};
 use crate::store::MemoryStore;
 use crate::testing::{FakeResult, FakeStore};
 
+mod calendar;
 mod unreported;
 
 /// The timeout of a slow store.

@@ -177,11 +177,8 @@ pub(super) fn next_step(
 /// The tier of a fixed window. Without a cell it is set to a window that has ended, so that the
 /// step does not touch it.
 fn fixed_tier(tier: FixedWindowTier, cell: Option<usize>) -> FixedWindowTier {
-    let (start, end) = match cell {
-        Some(_) => (tier.start, tier.end),
-        None => (Micros::ZERO, tier.end.saturating_sub(tier.start)),
-    };
-    FixedWindowTier { start, end, max: FixedWindowTier::ALREADY_ADMITTED }
+    let start = cell.map_or(Micros::ZERO, |_| tier.start);
+    FixedWindowTier { start, max: FixedWindowTier::ALREADY_ADMITTED, ..tier }
 }
 
 /// The tier of a sliding window, set to the window of the cell. Without a cell the step does not

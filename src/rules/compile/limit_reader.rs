@@ -286,7 +286,7 @@ fn error_position(raw: &RawRateLimit, tier: &model::RawTier, error: &LimitError)
     let written = match error {
         LimitError::Tiers(_) => at(&raw.tiers),
         LimitError::DeniedSlots => at(&raw.count_denied),
-        LimitError::NoWindow | LimitError::LongWindow(_) => {
+        LimitError::NoWindow | LimitError::LongWindow(_) | LimitError::Calendar(_) => {
             at(&tier.window).or(at(&tier.unit_multiplier)).or(at(&raw.hold))
         }
         LimitError::Requests(..) | LimitError::Log(_) | LimitError::Slots(_) => requests(),

@@ -37,7 +37,7 @@ fn step(now: Micros, hits: i64, params: StepParams) -> Step {
 fn count_per(secs: u64, now: Micros, hits: i64, max: u64) -> Step {
     let window = Micros::from_secs(secs);
     let start = Micros(now.0 - now.0 % window.0);
-    let tier = FixedWindowTier { start, end: start.saturating_add(window), max };
+    let tier = FixedWindowTier::new(start, window, max);
     step(now, hits, StepParams::FixedWindow(smallvec![tier]))
 }
 

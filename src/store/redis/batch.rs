@@ -219,7 +219,7 @@ mod tests {
     use crate::time::Micros;
 
     fn count(tiers: usize, lease: bool) -> EncodedStep {
-        let tier = FixedWindowTier { start: Micros(1), end: Micros(2), max: 3 };
+        let tier = FixedWindowTier::new(Micros(1), Micros(1), 3);
         encoded(StepParams::FixedWindow((0..tiers).map(|_| tier).collect()), lease)
     }
 

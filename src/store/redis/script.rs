@@ -170,7 +170,8 @@ fn encode_tiers(step: &Step, body: &mut SmallVec<[u8; BODY]>) {
     match &step.params {
         StepParams::FixedWindow(tiers) => {
             for tier in tiers.iter().take(TIERS_MAX) {
-                push_numbers(body, &[tier.start.0, tier.end.0, tier.max]);
+                let kept_until = tier.start.saturating_add(tier.kept_for);
+                push_numbers(body, &[tier.start.0, kept_until.0, tier.max]);
             }
         }
         StepParams::SlidingWindow(tiers) => {

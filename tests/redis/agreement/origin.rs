@@ -112,8 +112,7 @@ fn passed_elsewhere(step: &mut Step, mut windows: u64) {
             for tier in tiers {
                 let window = tier.end.saturating_sub(tier.start);
                 let start = begun(tier.start, window);
-                let end = start.saturating_add(window);
-                *tier = FixedWindowTier { start, end, max: FixedWindowTier::ALREADY_ADMITTED };
+                *tier = FixedWindowTier { start, max: FixedWindowTier::ALREADY_ADMITTED, ..*tier };
             }
         }
         StepParams::SlidingWindow(tiers) => {

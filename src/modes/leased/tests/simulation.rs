@@ -8,13 +8,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::fixture::{Instance, network};
+use super::fixture::{BEGIN, Instance};
 use super::oracle::{Passed, broken};
 use crate::key::CounterKey;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::step::State;
-use crate::testing::Rng;
 use crate::testing::network::{Conditions, Network};
+use crate::testing::{Rng, calendar_edges};
 use crate::time::Micros;
 
 /// Every edge of a window is a multiple of it, in microseconds.
@@ -46,17 +46,22 @@ fn limit(rng: &mut Rng, algorithm: Algorithm) -> Limit {
 
 /// Runs one simulation.
 fn run(seed: u64, algorithm: Algorithm) -> (Limit, History, Arc<Network>) {
+    let mut rng = Rng::new(seed);
+    let limit = limit(&mut rng, algorithm);
+    run_from(BEGIN, limit, rng)
+}
+
+/// Runs one simulation of `limit`, which begins at `begin`.
+fn run_from(begin: Micros, limit: Limit, mut rng: Rng) -> (Limit, History, Arc<Network>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap();
     runtime.block_on(async {
-        let mut rng = Rng::new(seed);
-        let limit = limit(&mut rng, algorithm);
         let (jitter, cut_percent) = (rng.pick(&[0, 1, 5]), rng.pick(&[0, 0, 10]));
         let conditions = Conditions { jitter, cut_percent, ..Conditions::default() };
-        let cluster = network(rng.next(), conditions);
+        let cluster = Network::new(rng.next(), begin, 1, conditions);
         let history = Arc::new(Mutex::new(History::default()));
         let mut drivers = Vec::new();
         for _ in 0..=rng.below(4) {
@@ -195,6 +200,32 @@ fn token_buckets_are_never_exceeded() {
 #[test]
 fn leaky_buckets_are_never_exceeded() {
     run_all(Algorithm::LeakyBucket);
+}
+
+/// Credits of a day or a month are not spent in the next one, which has another length.
+#[test]
+fn calendar_windows_are_never_exceeded() {
+    let (mut before, mut after) = (0, 0);
+    for seed in seeds() {
+        let mut rng = Rng::new(seed);
+        let edge = rng.pick(&calendar_edges());
+        let tier = Tier::by_calendar(1 + rng.below(200), edge.calendar);
+        let second = Tier {
+            requests: 1 + rng.below(200),
+            ..Limit::fixed_window(1, Micros::SECOND).tiers[0]
+        };
+        let tiers = if rng.once_in(3) { vec![tier, second] } else { vec![tier] };
+        let limit =
+            Limit { algorithm: Algorithm::FixedWindow, tiers: tiers.into(), count_denied: false };
+        let begin = Micros(edge.start.0 - rng.below(4_000_000));
+        let (limit, history, _) = run_from(begin, limit, rng);
+        if let Some(how) = broken(&limit, &history.passed) {
+            panic!("{how}\nWEIR_LEASED_SEED={seed} {limit:?}");
+        }
+        before += history.passed.iter().filter(|one| one.to < edge.start).count();
+        after += history.passed.iter().filter(|one| one.from >= edge.start).count();
+    }
+    assert!((before > 0 && after > 0) || seeds().count() == 1);
 }
 
 /// The largest count of each fixed window.

@@ -4,6 +4,7 @@
 //! of instances, clocks that differ, and refunds.
 
 use super::*;
+use crate::testing::{CalendarEdge, calendar_edges};
 
 /// A request to one instance.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +41,18 @@ fn limits() -> impl Strategy<Value = Limit> {
     })
 }
 
+/// A limit by the calendar, with or without a second window, and an edge of its windows.
+fn calendar_limits() -> impl Strategy<Value = (Limit, CalendarEdge)> {
+    let edge = select(calendar_edges().to_vec());
+    (edge, 1..30_u64, proptest::option::of(1..30_u64)).prop_map(|(edge, requests, more)| {
+        let mut tiers = vec![Tier::by_calendar(requests, edge.calendar)];
+        tiers.extend(more.map(|more| tier(more, 7_000_000, more)));
+        let limit =
+            Limit { algorithm: Algorithm::FixedWindow, tiers: tiers.into(), count_denied: false };
+        (limit, edge)
+    })
+}
+
 /// Counts hits without a limit: the state has all hits that passed.
 fn account(limit: &Limit, state: &mut Option<State>, hits: i64, now: u64) {
     let mut step = algorithm::plan(limit, hits, Micros(now));
@@ -56,6 +69,58 @@ fn would_pass(limit: &Limit, state: &Option<State>, hits: i64, now: u64) -> bool
     algorithm::plan(limit, hits, Micros(now)).apply(&mut state.clone()).allowed
 }
 
+/// Checks that no denial is early, and that all replicas have the same counts in the end. A denial is
+/// early if the hits would have fitted in addition to all hits that passed.
+fn check_counts(limit: &Limit, start: u64, events: &[Event]) -> Result<(), TestCaseError> {
+    let shared = shared();
+    let instances = [0, 1, 2].map(|_| SyncedMode::new(shared.clone()));
+    let (mut passed, mut now) = (None, start);
+    for event in events {
+        now += event.later;
+        if let Some(result) = event.result {
+            // A failing first request would fall back, which is not tested here.
+            if instances[event.instance].replicas() > 0 {
+                shared.push_result(result);
+            }
+        }
+        for instance in &instances {
+            run_due(instance, now);
+        }
+        shared.clear_results();
+        let decision = hit(&instances[event.instance], limit, event.hits, now).unwrap();
+        if decision.allowed {
+            account(limit, &mut passed, event.hits, now);
+        } else {
+            let early = would_pass(limit, &passed, event.hits, now);
+            prop_assert!(!early, "{:?} denied early at {}: {:?}", event, now - start, decision);
+        }
+    }
+    // Two exchanges of each without traffic: one sends all counts, one receives them.
+    now += 1;
+    for _ in 0..2 {
+        for instance in &instances {
+            let keys = instance.all_keys();
+            for key in keys {
+                instance.exchange(key, Micros(now), false).now_or_never().expect("at once");
+            }
+        }
+    }
+    for instance in &instances {
+        if instance.replicas() > 0 {
+            let seen = hit(instance, limit, 0, now).unwrap();
+            prop_assert_eq!(seen, stored(&shared, limit, now));
+        }
+    }
+    // Windows have counted exactly the hits that passed.
+    if matches!(limit.algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow) {
+        let step = algorithm::plan(limit, 0, Micros(now));
+        let outcome = step.apply(&mut passed);
+        let reported = algorithm::report(limit, &step, &outcome);
+        prop_assert_eq!(stored(&shared, limit, now), reported);
+    }
+    Ok(())
+}
+
 /// The interval of the periodic work, in microseconds.
 const PERIOD: u64 = 10_000;
 
@@ -66,57 +131,19 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// A denial is early if the hits would have fitted in addition to all hits that passed.
     #[test]
     fn no_early_denials_and_all_replicas_converge(
         limit in limits(), events in events(),
     ) {
-        let shared = shared();
-        let instances = [0, 1, 2].map(|_| SyncedMode::new(shared.clone()));
-        let (mut passed, mut now) = (None, START);
-        for event in &events {
-            now += event.later;
-            if let Some(result) = event.result {
-                // A failing first request would fall back, which is not tested here.
-                if instances[event.instance].replicas() > 0 {
-                    shared.push_result(result);
-                }
-            }
-            for instance in &instances {
-                run_due(instance, now);
-            }
-            shared.clear_results();
-            let decision = hit(&instances[event.instance], &limit, event.hits, now).unwrap();
-            if decision.allowed {
-                account(&limit, &mut passed, event.hits, now);
-            } else {
-                let early = would_pass(&limit, &passed, event.hits, now);
-                prop_assert!(!early, "{:?} denied early at {}: {:?}", event, now - START, decision);
-            }
-        }
-        // Two exchanges of each without traffic: one sends all counts, one receives them.
-        now += 1;
-        for _ in 0..2 {
-            for instance in &instances {
-                let keys = instance.all_keys();
-                for key in keys {
-                    instance.exchange(key, Micros(now), false).now_or_never().expect("at once");
-                }
-            }
-        }
-        for instance in &instances {
-            if instance.replicas() > 0 {
-                let seen = hit(instance, &limit, 0, now).unwrap();
-                prop_assert_eq!(seen, stored(&shared, &limit, now));
-            }
-        }
-        // Windows have counted exactly the hits that passed.
-        if matches!(limit.algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow) {
-            let step = algorithm::plan(&limit, 0, Micros(now));
-            let outcome = step.apply(&mut passed);
-            let reported = algorithm::report(&limit, &step, &outcome);
-            prop_assert_eq!(stored(&shared, &limit, now), reported);
-        }
+        check_counts(&limit, START, &events)?;
+    }
+
+    /// The same around an edge between calendar windows of unequal length.
+    #[test]
+    fn replicas_converge_around_calendar_edges(
+        (limit, edge) in calendar_limits(), before in 0..6_000_000_u64, events in events(),
+    ) {
+        check_counts(&limit, edge.start.0 - before, &events)?;
     }
 
     /// The hits over the limit are at most those that the other instances allowed in one interval.

@@ -63,7 +63,7 @@ fn params(key: u64, now: Micros, hits: i64) -> StepParams {
 
 fn fixed_window_tier(window: Micros, now: Micros, max: u64) -> FixedWindowTier {
     let start = Micros(now.0 - now.0 % window.0);
-    FixedWindowTier { start, end: start.saturating_add(window), max }
+    FixedWindowTier::new(start, window, max)
 }
 
 fn sliding_window_tier(window: Micros, now: Micros, max: u64) -> SlidingWindowTier {

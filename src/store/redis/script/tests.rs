@@ -9,7 +9,7 @@ fn step(hits: i64, lease: Option<Lease>, params: StepParams) -> Step {
 }
 
 fn fixed_window(hits: i64, lease: Option<Lease>) -> Step {
-    let tier = FixedWindowTier { start: Micros(1), end: Micros(2), max: 3 };
+    let tier = FixedWindowTier::new(Micros(1), Micros(1), 3);
     step(hits, lease, StepParams::FixedWindow([tier].into_iter().collect()))
 }
 
