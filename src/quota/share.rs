@@ -25,9 +25,9 @@ pub struct Quota {
 impl Quota {
     /// The quota of a limit: the tier with the lowest rate, and the smallest burst of all tiers. The
     /// burst of a window is `burst_percent` of its requests, at least 1. None for concurrency, whose
-    /// slots are not a rate.
+    /// slots are not a rate, and for windows of the calendar, which have no constant rate.
     pub fn of(limit: &Limit, burst_percent: u64) -> Option<Quota> {
-        if limit.counts_slots() {
+        if limit.counts_slots() || limit.has_calendar() {
             return None;
         }
         let burst = |tier: &Tier| {
