@@ -2,7 +2,7 @@
 //! and each has one hit.
 
 use super::inputs::{Inputs, RuleLoad};
-use crate::limit::{Algorithm, Limit, Mode, Tier};
+use crate::limit::{Algorithm, Calendar, Limit, Mode, Tier};
 use crate::modes::{
     DRAINED_MAX, DRAW_AHEAD, FILL_TIME_MIN, LOW_SHIFT, POOL_GAP_MAX, RATE_STALE, REPLICA_IDLE_MAX,
 };
@@ -174,6 +174,7 @@ fn synced(rule: &RuleLoad, load: CounterLoad, interval: f64) -> CounterSteps {
 /// The longest time in seconds from a hit until its counter expires, with the second that Redis keeps it
 /// longer.
 pub(super) fn lifetime(limit: &Limit) -> f64 {
+    let window = |tier: &Tier| tier.calendar.as_ref().map_or(tier.window, Calendar::longest);
     let of_tier = |tier: &Tier| match limit.algorithm {
         Algorithm::SlidingWindow => 2.0 * seconds(tier.window),
         Algorithm::TokenBucket | Algorithm::LeakyBucket if tier.requests > 0 => {
@@ -183,7 +184,7 @@ pub(super) fn lifetime(limit: &Limit) -> f64 {
         | Algorithm::SlidingWindowLog
         | Algorithm::TokenBucket
         | Algorithm::LeakyBucket
-        | Algorithm::Concurrency => seconds(tier.window),
+        | Algorithm::Concurrency => seconds(window(tier)),
     };
     1.0 + limit.tiers.iter().map(of_tier).fold(0.0, f64::max)
 }
