@@ -20,6 +20,7 @@ use super::{Domain, RuleDocument, RuleSet};
 use crate::spelling::nearest;
 use crate::yaml;
 
+mod calendar;
 mod domain_draft;
 mod duplicates;
 mod limit_reader;
@@ -76,6 +77,7 @@ pub(super) fn field_problems(raw: &RawRateLimit, file: &Arc<str>) -> Vec<RulePro
     let mut report = Report::default();
     let mut limits = LimitReader { file, report: &mut report };
     limits.algorithm(raw.algorithm.as_ref());
+    limits.calendars(raw);
     limits.mode(raw, None);
     limits.on_error(raw);
     report.into_parts().0

@@ -3,6 +3,7 @@
 use super::*;
 use crate::key::{CounterKey, KeySeed};
 
+mod calendar;
 mod explaining;
 mod files;
 mod folders;

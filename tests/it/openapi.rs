@@ -22,7 +22,7 @@ const RULES: &str = "
 domain: d
 descriptors:
   - key: user
-    rate_limit: { name: per-user, unit: hour, requests_per_unit: 3 }
+    rate_limit: { name: per-user, requests: 3, window: { calendar: month } }
   - key: job
     rate_limit: { algorithm: concurrency, max: 0, hold: 1h }
 ";

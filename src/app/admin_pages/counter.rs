@@ -64,6 +64,17 @@ struct ShownTier {
     remaining: u64,
     reset_after_seconds: f64,
     window_seconds: f64,
+    #[serde(flatten)]
+    calendar: Option<ShownCalendar>,
+}
+
+/// The current window of a tier by the calendar.
+#[derive(Serialize)]
+struct ShownCalendar {
+    calendar: &'static str,
+    zone: &'static str,
+    window_start: String,
+    window_end: String,
 }
 
 /// The counter and the state of each of its tiers at `now`, as JSON. Counts nothing. `hash` names
@@ -79,7 +90,7 @@ pub(super) async fn read(
         identity: identity(counter),
         denied: tiers.iter().any(|tier| tier.remaining == 0),
         denied_until: denied_until(&tiers, now).map(rfc_3339),
-        tiers: tiers.iter().map(|decision| tier(counter, decision)).collect(),
+        tiers: tiers.iter().map(|decision| tier(counter, decision, now)).collect(),
         place: place(limiter, counter, hash),
     }))
 }
@@ -136,14 +147,28 @@ pub(super) fn key_name(limiter: &Limiter, key: &CounterKey) -> String {
     }
 }
 
-fn tier(counter: &Counter<'_>, decision: &Decision) -> ShownTier {
-    let window = counter.limit.tiers.get(decision.tier).map_or(0, |tier| tier.window.0);
+fn tier(counter: &Counter<'_>, decision: &Decision, now: Micros) -> ShownTier {
+    let tier = counter.limit.tiers.get(decision.tier);
+    let (window, calendar) = match tier.and_then(|tier| tier.calendar) {
+        Some(calendar) => {
+            let (start, end) = calendar.window_at(now);
+            let shown = ShownCalendar {
+                calendar: calendar.period.name(),
+                zone: calendar.zone.name(),
+                window_start: rfc_3339(start),
+                window_end: rfc_3339(end),
+            };
+            (end.saturating_sub(start), Some(shown))
+        }
+        None => (tier.map_or(Micros::ZERO, |tier| tier.window), None),
+    };
     ShownTier {
         used: decision.used,
         requests: decision.limit,
         remaining: decision.remaining,
         reset_after_seconds: seconds(decision.reset_after.0),
-        window_seconds: seconds(window),
+        window_seconds: seconds(window.0),
+        calendar,
     }
 }
 

@@ -115,7 +115,7 @@ impl LimitReader<'_> {
             ("algorithm", raw.algorithm.as_ref().map(|field| field.at)),
             ("unit_multiplier", tier.unit_multiplier.as_ref().map(|field| field.at)),
             ("requests", tier.requests.as_ref().map(|field| field.at)),
-            ("window", tier.window.as_ref().map(|field| field.at)),
+            ("window", tier.window_at()),
             ("burst", tier.burst.as_ref().map(|field| field.at)),
             ("tiers", raw.tiers.as_ref().map(|field| field.at)),
             ("max", raw.max.as_ref().map(|field| field.at)),
@@ -195,11 +195,14 @@ impl LimitReader<'_> {
     fn tier(&mut self, raw: &model::RawTier, algorithm: Algorithm) -> Option<Tier> {
         let by_unit =
             raw.unit.is_some() || raw.requests_per_unit.is_some() || raw.unit_multiplier.is_some();
-        let by_window = raw.requests.is_some() || raw.window.is_some();
+        let by_window = raw.requests.is_some() || raw.window_at().is_some();
         if by_unit && by_window {
             let hint = "write `requests_per_unit` with `unit`, or `requests` with `window`";
             self.error(raw.at, "two ways of writing a limit are mixed", hint);
             return None;
+        }
+        if let Some(window) = &raw.calendar {
+            return self.calendar_tier(raw, window, algorithm);
         }
         let pair = if by_window { self.free_window(raw) } else { self.named_window(raw) };
         let burst = self.burst(raw, algorithm);
@@ -249,16 +252,25 @@ impl LimitReader<'_> {
 
     /// `requests` per `window`.
     fn free_window(&mut self, raw: &model::RawTier) -> Option<(u64, Micros)> {
-        let hint = "write for example `requests: 100`; an explicit 0 blocks every request";
-        let requests = self.required(raw.requests.as_ref(), "requests", raw.at, hint);
+        let requests = self.requests(raw);
         let hint = "write for example `window: 10s`";
         let window = self.required(raw.window.as_ref(), "window", raw.at, hint);
-        Some((requests?.value?, window?.value?))
+        Some((requests?, window?.value?))
+    }
+
+    /// The `requests` of a tier with a `window`.
+    pub(super) fn requests(&mut self, raw: &model::RawTier) -> Option<u64> {
+        let hint = "write for example `requests: 100`; an explicit 0 blocks every request";
+        self.required(raw.requests.as_ref(), "requests", raw.at, hint)?.value
     }
 
     /// The `burst` of a tier. The outer `None` means an error. The inner `None` means an absent
     /// field.
-    fn burst(&mut self, raw: &model::RawTier, algorithm: Algorithm) -> Option<Option<u64>> {
+    pub(super) fn burst(
+        &mut self,
+        raw: &model::RawTier,
+        algorithm: Algorithm,
+    ) -> Option<Option<u64>> {
         let Some(burst) = &raw.burst else { return Some(None) };
         if !algorithm.has_burst() {
             let hint = "add `algorithm: token_bucket` or `leaky_bucket`, or remove it";
@@ -287,7 +299,7 @@ fn error_position(raw: &RawRateLimit, tier: &model::RawTier, error: &LimitError)
         LimitError::Tiers(_) => at(&raw.tiers),
         LimitError::DeniedSlots => at(&raw.count_denied),
         LimitError::NoWindow | LimitError::LongWindow(_) | LimitError::Calendar(_) => {
-            at(&tier.window).or(at(&tier.unit_multiplier)).or(at(&raw.hold))
+            tier.window_at().or(at(&tier.unit_multiplier)).or(at(&raw.hold))
         }
         LimitError::Requests(..) | LimitError::Log(_) | LimitError::Slots(_) => requests(),
         // Without `burst`, the burst is the number of requests.
@@ -299,7 +311,7 @@ fn error_position(raw: &RawRateLimit, tier: &model::RawTier, error: &LimitError)
 }
 
 impl LimitReader<'_> {
-    fn required<'f, T>(
+    pub(super) fn required<'f, T>(
         &mut self,
         field: Option<&'f Field<T>>,
         name: &str,
@@ -328,7 +340,7 @@ fn tier_fields(tier: &model::RawTier) -> [(&'static str, Option<Position>); 6] {
         ("requests_per_unit", tier.requests_per_unit.as_ref().map(|field| field.at)),
         ("unit_multiplier", tier.unit_multiplier.as_ref().map(|field| field.at)),
         ("requests", tier.requests.as_ref().map(|field| field.at)),
-        ("window", tier.window.as_ref().map(|field| field.at)),
+        ("window", tier.window_at()),
         ("burst", tier.burst.as_ref().map(|field| field.at)),
     ]
 }

@@ -18,6 +18,10 @@ pub(super) enum MapKind {
     Replaces,
     /// The map under `reserve`.
     Reserve,
+    /// The map under `window`.
+    Window,
+    /// The map under `starts`.
+    Starts,
     /// The top of an overlay file.
     OverlayFile,
     /// An item of `overlays`.
@@ -26,13 +30,15 @@ pub(super) enum MapKind {
 
 impl MapKind {
     /// All maps. A misplaced field is suggested for the first one that has it.
-    const ALL: [MapKind; 8] = [
+    const ALL: [MapKind; 10] = [
         MapKind::Descriptor,
         MapKind::RateLimit,
         MapKind::Tier,
         MapKind::File,
         MapKind::Replaces,
         MapKind::Reserve,
+        MapKind::Window,
+        MapKind::Starts,
         MapKind::OverlayFile,
         MapKind::Overlay,
     ];
@@ -83,6 +89,8 @@ impl MapKind {
             }
             MapKind::Replaces => &["name"],
             MapKind::Reserve => &["hold"],
+            MapKind::Window => &["calendar", "zone", "starts"],
+            MapKind::Starts => &["month", "day", "weekday", "hour"],
             MapKind::OverlayFile => &["overlays"],
             MapKind::Overlay => &["domain", "rule", "rate_limit"],
         }
@@ -96,6 +104,8 @@ impl MapKind {
             MapKind::Tier => "in an item of `tiers`",
             MapKind::Replaces => "in an item of `replaces`",
             MapKind::Reserve => "inside `reserve`",
+            MapKind::Window => "inside `window`",
+            MapKind::Starts => "inside `starts` of a `window`",
             MapKind::OverlayFile => "at the top of an overlay file",
             MapKind::Overlay => "in an item of `overlays` of an overlay file",
         }
@@ -131,6 +141,9 @@ mod tests {
             (MapKind::Descriptor, "name", "it belongs inside `rate_limit`"),
             (MapKind::RateLimit, "shadow_mode", "it belongs in the descriptor, beside `key`"),
             (MapKind::File, "rate_limit", "it belongs in the descriptor, beside `key`"),
+            (MapKind::RateLimit, "zone", "it belongs inside `window`"),
+            (MapKind::Window, "day", "it belongs inside `starts` of a `window`"),
+            (MapKind::Starts, "weekdays", "did you mean `weekday`?"),
             (MapKind::Replaces, "zzz", "the fields here are name"),
         ] {
             assert_eq!(unknown_field(here, name).1, expected, "{name}");

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::fields::MapKind;
 use super::options::DeniedRequests;
 use super::problem::{Location, Position};
+use super::raw_calendar::RawCalendar;
 use super::reader::{Field, FieldReader, Text};
 use super::scalar;
 use crate::rules::excerpt::shorten;
@@ -147,7 +148,10 @@ pub(in crate::rules) struct RawTier {
     pub(in crate::rules) requests_per_unit: Option<Field<u64>>,
     pub(in crate::rules) unit_multiplier: Option<Field<u64>>,
     pub(in crate::rules) requests: Option<Field<u64>>,
+    /// `window` as a length of time.
     pub(in crate::rules) window: Option<Field<Micros>>,
+    /// `window` as a map.
+    pub(in crate::rules) calendar: Option<Box<RawCalendar>>,
     pub(in crate::rules) burst: Option<Field<u64>>,
 }
 
@@ -156,6 +160,14 @@ pub(in crate::rules) struct RawTier {
 pub(in crate::rules) struct RawReserve {
     pub(in crate::rules) at: Position,
     pub(in crate::rules) hold: Option<Field<Micros>>,
+}
+
+impl RawTier {
+    /// The position of `window`, in either form.
+    pub(in crate::rules) fn window_at(&self) -> Option<Position> {
+        let calendar = self.calendar.as_ref().map(|window| window.at);
+        self.window.as_ref().map(|field| field.at).or(calendar)
+    }
 }
 
 impl RawDescriptor {
@@ -292,7 +304,7 @@ impl FieldReader<'_> {
             "requests_per_unit" => tier.requests_per_unit = self.number(name, node),
             "unit_multiplier" => tier.unit_multiplier = self.number(name, node),
             "requests" => tier.requests = self.number(name, node),
-            "window" => tier.window = self.duration(name, node),
+            "window" => (tier.window, tier.calendar) = self.window(name, node),
             "burst" => tier.burst = self.number(name, node),
             _ => return Some(node),
         }

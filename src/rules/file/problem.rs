@@ -108,7 +108,7 @@ impl Report {
         what: impl Into<String>,
         hint: impl Into<String>,
     ) {
-        if self.errors.len() < PROBLEMS_MAX {
+        if self.lists_more() {
             self.errors.push(RuleProblem { location, what: what.into(), hint: hint.into() });
         } else {
             self.unlisted += 1;
@@ -124,6 +124,11 @@ impl Report {
         if self.warnings.len() < PROBLEMS_MAX {
             self.warnings.push(RuleProblem { location, what: what.into(), hint: hint.into() });
         }
+    }
+
+    /// Whether the next error is listed.
+    pub(in crate::rules) fn lists_more(&self) -> bool {
+        self.errors.len() < PROBLEMS_MAX
     }
 
     /// Adds the errors of another report.

@@ -65,7 +65,7 @@ impl FieldReader<'_> {
             ("requests_per_unit", at(&limit.tier.requests_per_unit), numbers),
             ("unit_multiplier", at(&limit.tier.unit_multiplier), numbers),
             ("requests", at(&limit.tier.requests), numbers),
-            ("window", at(&limit.tier.window), numbers),
+            ("window", limit.tier.window_at(), numbers),
             ("unlimited", at(&limit.unlimited), of_rule),
             ("name", at(&limit.name), of_rule),
             ("replaces", limit.replaces.first().map(|name| name.at), of_rule),

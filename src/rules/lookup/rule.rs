@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::matcher::Matcher;
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
-use crate::limit::{Algorithm, Limit, Mode, OnError, Unit};
+use crate::limit::{Algorithm, Calendar, Limit, Mode, OnError, Unit, WindowStart};
 use crate::rules::file::problem::Location;
 use crate::time::Micros;
 
@@ -200,10 +200,23 @@ pub(in crate::rules) fn identity(
             id.number(algorithm_number(limit.algorithm)).number(limit.tiers.len() as u64);
             for tier in &limit.tiers {
                 id.number(tier.window.0);
+                if let Some(calendar) = &tier.calendar {
+                    add_calendar(calendar, &mut id);
+                }
             }
         }
     }
     id.finish().into()
+}
+
+/// Adds a calendar to an identity. Its names and numbers must never change: counters in shared stores
+/// depend on them. A zone has its name, because another version may have other zones.
+fn add_calendar(calendar: &Calendar, id: &mut KeyBuilder) {
+    let WindowStart { month, day, weekday, hour } = calendar.starts;
+    id.text("calendar").text(calendar.period.name()).text(calendar.zone.name());
+    for number in [month, day, weekday, hour] {
+        id.number(u64::from(number));
+    }
 }
 
 /// The number of a kind of matcher in identities. It must never change: counters in shared stores

@@ -62,12 +62,16 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
 fn is_plain(limit: &Limit) -> bool {
     limit.algorithm == Algorithm::FixedWindow
         && limit.tiers.len() == 1
+        && !limit.has_calendar()
         && Unit::of_window(limit.tiers[0].window).is_some()
 }
 
 /// One tier in words.
 pub(super) fn tier_text(limit: &Limit, tier: &Tier) -> String {
-    let window = duration::compound(tier.window);
+    let window = match &tier.calendar {
+        Some(calendar) => calendar.to_string(),
+        None => duration::compound(tier.window),
+    };
     match limit.algorithm {
         Algorithm::Concurrency => format!("{} at once, held {window} at most", tier.requests),
         Algorithm::TokenBucket | Algorithm::LeakyBucket => {
