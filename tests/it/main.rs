@@ -3,6 +3,7 @@
 
 mod admin;
 mod bench;
+mod calendar;
 mod check_and_serve;
 mod cli;
 mod clients;

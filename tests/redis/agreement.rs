@@ -1,8 +1,9 @@
 //! Agreement: the steps in Rust and in Lua have bit-for-bit equal results on a real Redis.
 //!
-//! Random walks over every algorithm: several tiers, hits below and above 0 and near 2^53, leases,
-//! reloaded rules, hits of other instances, spans that an instance draws and returns, and time that
-//! stands still, jumps to the edges of windows, and goes backwards.
+//! Random walks over every algorithm: several tiers, windows of the calendar, which have unequal
+//! lengths, hits below and above 0 and near 2^53, leases, reloaded rules, hits of other instances,
+//! spans that an instance draws and returns, and time that stands still, jumps to the edges of
+//! windows, and goes backwards.
 //! Steps are called by scripts, by functions, and by both in turns. `WEIR_AGREEMENT_STEPS` sets the
 //! steps per algorithm, `WEIR_AGREEMENT_SEED` repeats a run.
 

@@ -132,28 +132,32 @@ domain: d
 descriptors:
   - key: k
     rate_limit: { requests: 60, window: 1h }
+  - key: month
+    rate_limit: { requests: 60, window: { calendar: month, zone: Europe/Zurich } }
 ";
     let weirs = ["0s", "5m", "-5m"].map(|offset| {
         over(&url, rules).store_timeout(LONG_TIMEOUT).env("WEIR__CLOCK__OFFSET", offset).start()
     });
     weirs.iter().for_each(ready);
     // Milliseconds to the end of the window, per instance.
-    let ends = || {
+    let ends = |key: &str| {
         weirs.each_ref().map(|weir| {
-            let check = request("d", vec![costing(0, descriptor(&[("k", "x")]))]);
+            let check = request("d", vec![costing(0, descriptor(&[(key, "x")]))]);
             let answer = weir.client().check(check);
             let until = answer.statuses[0].duration_until_reset.expect("there is a window");
             until.seconds * 1_000 + i64::from(until.nanos) / 1_000_000
         })
     };
-    let began = Instant::now();
-    let mut seen = ends();
-    // The window may have ended between two of the requests.
-    if seen.iter().max() > seen.iter().min().map(|min| min + 3_000_000).as_ref() {
-        seen = ends();
+    for key in ["k", "month"] {
+        let began = Instant::now();
+        let mut seen = ends(key);
+        // The window may have ended between two of the requests.
+        if seen.iter().max() > seen.iter().min().map(|min| min + 3_000_000).as_ref() {
+            seen = ends(key);
+        }
+        let took = began.elapsed().as_millis() as i64;
+        let spread = seen.iter().max().expect("three") - seen.iter().min().expect("three");
+        // The requests are sent one after the other.
+        assert!(spread <= 1_000 + took, "{spread} ms apart, sent in {took} ms: {seen:?}");
     }
-    let took = began.elapsed().as_millis() as i64;
-    let spread = seen.iter().max().expect("three") - seen.iter().min().expect("three");
-    // The requests are sent one after the other.
-    assert!(spread <= 1_000 + took, "{spread} ms apart, sent in {took} ms: {seen:?}");
 }

@@ -3,7 +3,7 @@
 use std::iter::Peekable;
 use std::str::SplitWhitespace;
 
-use weir::limit::{Algorithm, Limit, Tier};
+use weir::limit::{Algorithm, Calendar, Limit, Period, Tier, WindowStart, Zone};
 use weir::step::{Lease, LeaseId};
 use weir::time::Micros;
 
@@ -54,9 +54,16 @@ fn limit(mut words: Peekable<SplitWhitespace<'_>>) -> Limit {
             continue;
         }
         let (requests, rest) = word.split_once('/').expect("requests/window");
+        let number = |text: &str| text.parse().expect("a number");
+        if let Some((period, zone)) = rest.split_once('@') {
+            let period = Period::from_name(period).expect("a period");
+            let zone = Zone::named(zone).expect("a zone");
+            let calendar = Calendar { period, zone, starts: WindowStart::FIRST };
+            tiers.push(Tier::by_calendar(number(requests), calendar));
+            continue;
+        }
         let (window, burst) = rest.split_once(':').unwrap_or((rest, requests));
         let window = micros(window.strip_suffix('s').expect("a window in seconds"));
-        let number = |text: &str| text.parse().expect("a number");
         tiers.push(Tier {
             requests: number(requests),
             window,

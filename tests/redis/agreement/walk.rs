@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use weir::limit::{Algorithm, FILL_MAX, HITS_END, Limit, SLIDING_REQUESTS_END, Tier, WINDOW_MAX};
+use weir::limit::{
+    Algorithm, Calendar, FILL_MAX, HITS_END, Limit, Period, SLIDING_REQUESTS_END, Tier, WINDOW_MAX,
+    WindowStart, Zone,
+};
 use weir::splitmix64;
 use weir::step::{Lease, LeaseId, State, Step};
 use weir::time::Micros;
@@ -33,8 +36,11 @@ pub(crate) struct Operation {
 impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.limit.algorithm)?;
-        for Tier { requests, window, burst, .. } in &self.limit.tiers {
-            write!(f, " {requests}/{}us:{burst}", window.0)?;
+        for Tier { requests, window, burst, calendar } in &self.limit.tiers {
+            match calendar {
+                Some(calendar) => write!(f, " {requests}/{calendar}")?,
+                None => write!(f, " {requests}/{}us:{burst}", window.0)?,
+            }
         }
         let denied = if self.limit.count_denied { " count_denied" } else { "" };
         write!(f, "{denied} | at {} hits {}", self.now.0, self.hits)?;
@@ -197,6 +203,9 @@ fn changed(limit: &Limit, algorithm: Algorithm, rng: &mut Rng) -> Limit {
 }
 
 fn tier(algorithm: Algorithm, rng: &mut Rng) -> Tier {
+    if algorithm == Algorithm::FixedWindow && rng.happens(1, 4) {
+        return tier_by_calendar(rng);
+    }
     let window = match rng.below(10) {
         0..3 => 1 + rng.below(60),
         3 => 1,
@@ -235,14 +244,41 @@ fn tier(algorithm: Algorithm, rng: &mut Rng) -> Tier {
     Tier { requests, window: Micros(window), burst: burst.clamp(1, most.max(1)), calendar: None }
 }
 
+/// A tier whose windows have unequal lengths.
+fn tier_by_calendar(rng: &mut Rng) -> Tier {
+    let starts = WindowStart {
+        month: 1 + rng.below(12) as u8,
+        day: 1 + rng.below(31) as u8,
+        weekday: 1 + rng.below(7) as u8,
+        hour: rng.below(24) as u8,
+    };
+    let zones = ["Europe/Zurich", "Australia/Lord_Howe", "America/Sao_Paulo", "Pacific/Apia"];
+    let zone = Zone::named(rng.pick(&zones)).expect("a zone");
+    let requests = match rng.below(4) {
+        0 => HITS_END - 1 - rng.below(3),
+        _ => rng.below(12),
+    };
+    Tier::by_calendar(requests, Calendar { period: rng.pick(&Period::ALL), zone, starts })
+}
+
+/// The start and the length of the window of a tier.
+fn window_at(tier: &Tier, now: u64) -> (u64, u64) {
+    match &tier.calendar {
+        Some(calendar) => {
+            let (start, end) = calendar.window_at(Micros(now));
+            (start.0, end.0 - start.0)
+        }
+        None => (now - now % tier.window.0, tier.window.0),
+    }
+}
+
 /// The next instant: the same, a little later, at an edge, windows later, or earlier.
 fn later(now: u64, limit: &Limit, profile: &WalkProfile, rng: &mut Rng) -> u64 {
     let tier = rng.below(limit.tiers.len() as u64) as usize;
-    let window = limit.tiers[tier].window.0;
+    let (edge, window) = window_at(&limit.tiers[tier], now);
     if profile.slow && rng.happens(9, 10) {
         return now + rng.below(window / 50 + 2);
     }
-    let edge = now - now % window;
     let ahead = match rng.below(14) {
         0..3 => now,
         3 => now + 1,
