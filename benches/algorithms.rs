@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use weir::algorithm;
-use weir::limit::{Algorithm, Limit, Tier};
+use weir::limit::{Algorithm, Calendar, Limit, Period, Tier, WindowStart, Zone};
 use weir::step::{Lease, LeaseId, State};
 use weir::time::Micros;
 
@@ -48,5 +48,30 @@ fn decisions(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, decisions);
+/// A fixed window by the calendar: with the window of the decision before, and with another window at
+/// each decision, which is read from the zone.
+fn calendar_decisions(criterion: &mut Criterion) {
+    let zone = Zone::named("Europe/Zurich").expect("a zone");
+    let calendar = Calendar { period: Period::Month, zone, starts: WindowStart::FIRST };
+    let tiers = Box::new([Tier::by_calendar(75, calendar)]);
+    let limit = Limit { algorithm: Algorithm::FixedWindow, tiers, count_denied: false };
+    let month = calendar.nominal().0;
+    let mut group = criterion.benchmark_group("calendar");
+    group.throughput(Throughput::Elements(1));
+    for (name, pause, months) in [("same_window", PAUSE, 1), ("other_window", month, 1_000)] {
+        let mut state: Option<State> = None;
+        let (begin, mut passed) = (Micros::from_secs(1_700_000_000), 0);
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                passed = (passed + pause) % (months * month);
+                let step = algorithm::plan(black_box(&limit), 1, Micros(begin.0 + passed));
+                let outcome = step.apply(&mut state);
+                algorithm::report(&limit, &step, &outcome)
+            });
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, decisions, calendar_decisions);
 criterion_main!(benches);
