@@ -223,8 +223,8 @@ pub enum LimitError {
     SlowBucket(u64),
     /// A calendar for another algorithm than fixed_window.
     #[error(
-        "{} cannot follow the calendar; use `algorithm: fixed_window`, or a window of one length such \
-         as `window: 30d`",
+        "{} cannot follow the calendar; use `algorithm: fixed_window`, or a window of one length \
+         such as `window: 30d`",
         .0.name()
     )]
     Calendar(Algorithm),

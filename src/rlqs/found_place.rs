@@ -14,7 +14,7 @@ use crate::time::Micros;
 pub(super) enum FoundPlace {
     /// No rule limits it. The rule, if it is unlimited.
     AllowAll(Option<Arc<QuotaRule>>),
-    /// It has no assignment, because its rule has leases.
+    /// It has no assignment, because its rule has leases or calendar windows.
     Unassigned(Arc<QuotaRule>),
     /// It is a holder of this quota.
     Divided(QuotaPlace),

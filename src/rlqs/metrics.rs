@@ -92,8 +92,8 @@ impl RlqsMetrics {
         if self.undivided.is_due(now) {
             tracing::warn!(
                 rule,
-                "RLQS cannot divide the limit of a rule with slots or reservations: use another \
-                 algorithm for its buckets"
+                "RLQS cannot divide a limit with slots, reservations or calendar windows: use \
+                 another limit for its buckets"
             );
         }
     }

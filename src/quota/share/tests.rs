@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::limit::{Algorithm, HITS_END, WINDOW_MAX};
+use crate::limit::{Algorithm, Calendar, HITS_END, Period, WINDOW_MAX, WindowStart, Zone};
 
 const HOUR: Micros = Micros::from_secs(3_600);
 
@@ -48,7 +48,12 @@ fn the_quota_of_a_limit_is_its_tightest_tier() {
 }
 
 #[test]
-fn slots_have_no_quota() {
+fn slots_and_calendar_windows_have_no_quota() {
+    let mut monthly = limit(Algorithm::FixedWindow, &[(10, HOUR, 0), (100, HOUR, 0)]);
+    assert!(Quota::of(&monthly, 20).is_some());
+    let calendar = Calendar { period: Period::Month, zone: Zone::UTC, starts: WindowStart::FIRST };
+    monthly.tiers[1] = Tier::by_calendar(100, calendar);
+    assert_eq!(Quota::of(&monthly, 20), None);
     assert_eq!(Quota::of(&limit(Algorithm::Concurrency, &[(10, HOUR, 0)]), 20), None);
     assert_eq!(Quota::of(&limit(Algorithm::FixedWindow, &[]), 20), None);
 }
