@@ -181,3 +181,14 @@ fn bytes_are_those_of_the_protocol() {
     assert!(is_close(redis.request_bytes_per_second, request as f64), "{redis:?} {request}");
     assert!(is_close(redis.reply_bytes_per_second, word(step.reply_len) as f64), "{redis:?}");
 }
+
+#[test]
+fn a_counter_lives_for_its_longest_window() {
+    let days = |rate_limit: &str| {
+        let inputs = inputs(1.0, rate_limit, 1);
+        (super::counter_steps::lifetime(&inputs.rules[0].limit) - 1.0) / 86_400.0
+    };
+    assert_eq!(days("requests: 1, window: 30d"), 30.0);
+    assert_eq!(days("requests: 1, window: { calendar: month }"), 31.0);
+    assert_eq!(days("requests: 1, window: { calendar: year }"), 366.0);
+}
