@@ -7,6 +7,11 @@ mod mode;
 mod on_error;
 
 pub use calendar::{Calendar, CalendarSpan, Period, WEEKDAYS, WindowStart, Zone};
+mod cost;
+mod mode;
+mod on_error;
+
+pub use cost::{Cost, FACTORS_MAX, Factor, FactorError, FactorsByValue};
 pub use mode::Mode;
 pub use on_error::OnError;
 
