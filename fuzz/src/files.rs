@@ -44,6 +44,9 @@ pub(crate) fn look_up(rules: &RuleSet) {
         for entries in paths {
             if let Found::Rule(rule) = rules.find(domain, entries) {
                 let _ = (rule.key(&seed, entries), rule.stat_key(entries));
+                assert_eq!(rule.weigh(0, entries), 0);
+                assert!((0..1 << 53).contains(&rule.weigh((1 << 53) - 1, entries)));
+                assert!((-(1 << 32)..=0).contains(&rule.weigh(-1, entries)));
             }
         }
     }

@@ -21,12 +21,16 @@ use crate::spelling::nearest;
 use crate::yaml;
 
 mod calendar;
+mod changed_limit;
+mod cost;
 mod domain_draft;
 mod duplicates;
 mod limit_reader;
 mod mode;
 mod node;
 pub(super) mod regex_budget;
+
+pub(super) use changed_limit::{field_problems, limit_problems};
 
 /// Most levels of rules below a domain. They are read and matched recursively.
 pub(super) const LEVELS_MAX: usize = 32;
@@ -273,6 +277,8 @@ impl Compiler {
         };
         let mut limits = LimitReader { file: &location.file, report: &mut self.report };
         let LimitFields { limit, mode, reserve, on_error } = limits.limit(raw);
+        let keys = self.path.iter().map(|node| &*node.key);
+        let cost = limits.cost(raw, limit.as_ref(), keys);
         let name = raw.name.as_ref().and_then(|name| name.value.clone());
         let name = name.filter(|name| !name.is_empty());
         self.defined.extend(name.clone());
@@ -292,6 +298,7 @@ impl Compiler {
             name,
             replaces,
             limit,
+            cost,
             reserve,
             on_error,
             mode,

@@ -5,6 +5,7 @@ pub(super) mod model;
 pub(super) mod options;
 pub(super) mod problem;
 pub(super) mod raw_calendar;
+pub(super) mod raw_cost;
 pub(super) mod raw_overlay;
 pub(super) mod reader;
 mod scalar;

@@ -162,6 +162,8 @@ struct OverlayPass<'o> {
     is_used: Vec<bool>,
     /// By the last overlay of the rule, and by whether the rule is by xDS.
     misfits: BTreeMap<(usize, bool), Misfit>,
+    /// The keys from the root to the current descriptor.
+    keys: Vec<Arc<str>>,
 }
 
 /// Rules that overlays do not fit.
@@ -192,8 +194,11 @@ impl OverlayPass<'_> {
             next.dedup();
             let ends = |one: &&Cursor| one.item == self.overlays[one.overlay].rule.len();
             let here: Vec<usize> = next.iter().filter(ends).map(|one| one.overlay).collect();
+            let key = descriptor.key.as_ref().and_then(|key| key.value.clone());
+            self.keys.push(key.unwrap_or_default());
             self.change(&here, descriptor, file);
             self.level(&next, &mut descriptor.descriptors, file);
+            self.keys.pop();
         }
     }
 
@@ -212,14 +217,14 @@ impl OverlayPass<'_> {
             self.is_used[*index] = true;
             put(&self.overlays[*index].limit, &mut changed);
         }
-        let Some(problem) = limit_problems(&changed, file).into_iter().next() else {
+        let Some(problem) = limit_problems(&changed, &self.keys, file).into_iter().next() else {
             *limit = changed;
             let locations = here.iter().map(|index| self.overlays[*index].location.clone());
             descriptor.overlays.extend(locations);
             return;
         };
         // A limit that is invalid without overlays is reported by itself.
-        if limit_problems(limit, file).is_empty() {
+        if limit_problems(limit, &self.keys, file).is_empty() {
             let key = descriptor.key.as_ref().and_then(|key| key.value.as_deref());
             let key = shorten(key.unwrap_or_default());
             let what = format!("the limit of `{key}` at {location}: {}", problem.what);
@@ -253,4 +258,5 @@ fn put(from: &RawRateLimit, limit: &mut RawRateLimit) {
     set(&from.mode, &mut limit.mode);
     set(&from.sync_interval, &mut limit.sync_interval);
     set(&from.over_limit_cache, &mut limit.over_limit_cache);
+    set(&from.cost, &mut limit.cost);
 }

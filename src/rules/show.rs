@@ -1,5 +1,6 @@
 //! Shows rules to operators: explains lookups, lists rules and writes selectors.
 
+mod cost_text;
 pub(super) mod explain;
 pub(super) mod near_miss;
 mod node_text;

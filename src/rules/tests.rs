@@ -4,6 +4,7 @@ use super::*;
 use crate::key::{CounterKey, KeySeed};
 
 mod calendar;
+mod costs;
 mod explaining;
 mod files;
 mod folders;

@@ -125,6 +125,7 @@ impl LimitReader<'_> {
             ("mode", raw.mode.as_ref().map(|field| field.at)),
             ("sync_interval", raw.sync_interval.as_ref().map(|field| field.at)),
             ("over_limit_cache", raw.over_limit_cache.as_ref().map(|field| field.at)),
+            ("cost", raw.cost.as_ref().map(|field| field.at)),
         ];
         for (name, at) in others {
             if let Some(at) = at {

@@ -22,6 +22,10 @@ pub(super) enum MapKind {
     Window,
     /// The map under `starts`.
     Starts,
+    /// The map under `cost`.
+    Cost,
+    /// A factor of a cost, as a map.
+    Factor,
     /// The top of an overlay file.
     OverlayFile,
     /// An item of `overlays`.
@@ -39,6 +43,8 @@ impl MapKind {
         MapKind::Reserve,
         MapKind::Window,
         MapKind::Starts,
+        MapKind::Cost,
+        MapKind::Factor,
         MapKind::OverlayFile,
         MapKind::Overlay,
     ];
@@ -80,6 +86,7 @@ impl MapKind {
                 "mode",
                 "sync_interval",
                 "over_limit_cache",
+                "cost",
                 "unlimited",
                 "name",
                 "replaces",
@@ -91,6 +98,8 @@ impl MapKind {
             MapKind::Reserve => &["hold"],
             MapKind::Window => &["calendar", "zone", "starts"],
             MapKind::Starts => &["month", "day", "weekday", "hour"],
+            MapKind::Cost => &["by", "factors", "default"],
+            MapKind::Factor => &["numerator", "denominator"],
             MapKind::OverlayFile => &["overlays"],
             MapKind::Overlay => &["domain", "rule", "rate_limit"],
         }
@@ -106,6 +115,8 @@ impl MapKind {
             MapKind::Reserve => "inside `reserve`",
             MapKind::Window => "inside `window`",
             MapKind::Starts => "inside `starts` of a `window`",
+            MapKind::Cost => "inside `cost`",
+            MapKind::Factor => "inside a factor of `cost`",
             MapKind::OverlayFile => "at the top of an overlay file",
             MapKind::Overlay => "in an item of `overlays` of an overlay file",
         }

@@ -9,6 +9,7 @@ use super::fields::MapKind;
 use super::options::DeniedRequests;
 use super::problem::{Location, Position};
 use super::raw_calendar::RawCalendar;
+use super::raw_cost::RawCost;
 use super::reader::{Field, FieldReader, Text};
 use super::scalar;
 use crate::rules::excerpt::shorten;
@@ -109,6 +110,7 @@ pub(in crate::rules) struct RareLimitFields {
     pub(in crate::rules) mode: Option<Text>,
     pub(in crate::rules) sync_interval: Option<Field<Micros>>,
     pub(in crate::rules) over_limit_cache: Option<Field<bool>>,
+    pub(in crate::rules) cost: Option<Field<RawCost>>,
     pub(in crate::rules) replaces: Vec<Text>,
 }
 
@@ -128,6 +130,7 @@ impl Deref for RawRateLimit {
             mode: None,
             sync_interval: None,
             over_limit_cache: None,
+            cost: None,
             replaces: Vec::new(),
         };
         self.rare.as_deref().unwrap_or(&NONE)
@@ -265,6 +268,7 @@ impl FieldReader<'_> {
                 "mode" => it.mode = self.text(&name, node),
                 "sync_interval" => it.sync_interval = self.duration(&name, node),
                 "over_limit_cache" => it.over_limit_cache = self.flag(&name, node),
+                "cost" => it.cost = self.cost(node),
                 "name" => it.name = self.text(&name, node),
                 "replaces" => it.replaces = self.replaces(node),
                 _ => {

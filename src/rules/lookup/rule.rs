@@ -8,6 +8,7 @@ use super::matcher::Matcher;
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
 use crate::limit::{Algorithm, Calendar, Limit, Mode, OnError, Unit, WindowStart};
+use crate::limit::{Algorithm, Cost, Limit, Mode, OnError, Unit};
 use crate::rules::file::problem::Location;
 use crate::time::Micros;
 
@@ -44,6 +45,8 @@ pub struct Rule {
     pub replaces: Box<[NameId]>,
     /// The limit, or none.
     pub limit: RuleLimit,
+    /// The cost of hits; `None` if hits count as they are. Few rules have one.
+    pub cost: Option<Box<Cost>>,
     /// The time in which a reservation must be settled; `None` when hits are not reserved.
     pub reserve: Option<Micros>,
     /// The fallback when the store fails; `None` is the setting `fallback.on_error`.
@@ -87,6 +90,20 @@ impl Rule {
             RuleLimit::Unlimited => false,
             RuleLimit::Limit(limit) => self.reserve.is_some() || limit.counts_slots(),
         }
+    }
+
+    /// The hits that the counter counts for `hits` of a descriptor that `find` has matched to this rule:
+    /// `hits` times the rule's cost. Positive hits are rounded up, negative ones towards 0.
+    #[inline]
+    pub fn weigh(&self, hits: i64, entries: &[Entry<'_>]) -> i64 {
+        let Some(cost) = &self.cost else { return hits };
+        cost.factor(|level| entries.get(level).map(|entry| entry.value)).weigh(hits)
+    }
+
+    /// Whether the quota service (RLQS) can divide the limit. A share has no slots and no reservations,
+    /// and Envoys report requests without their costs.
+    pub fn is_divisible(&self) -> bool {
+        !self.leases() && self.cost.is_none()
     }
 
     /// Whether requests with different values may have different counters.

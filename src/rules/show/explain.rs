@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::cost_text::cost_text;
 use super::near_miss::{self, NearMiss};
 use super::node_text::{accepts, entry_text};
 use super::rlconfig::tier_text;
@@ -170,6 +171,7 @@ impl RuleSet {
             ),
         };
         let mut options = flags(rule);
+        options.extend(cost_text(rule, entries));
         options.extend(self.replaced(rule));
         options.extend(rule.overlays.iter().map(|at| format!("changed by the overlay at {at}")));
         let mut counter = vec![format!("domain {}", shorten(&rule.domain))];

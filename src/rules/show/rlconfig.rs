@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::cost_text::short_cost;
 use crate::duration;
 use crate::escape::one_line;
 use crate::limit::{Algorithm, Limit, Mode, Tier, Unit};
@@ -41,6 +42,9 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     }
     if let Some(hold) = rule.reserve {
         write!(out, ", reserve: {}", duration::compound(hold))?;
+    }
+    if let Some(cost) = short_cost(rule) {
+        write!(out, ", cost: {}", one_line(&cost))?;
     }
     if rule.mode != Mode::Exact {
         write!(out, ", mode: {}", rule.mode.name())?;
