@@ -79,7 +79,7 @@ pub enum DecisionReason {
     Counted {
         /// The rule; `None` for a limit that the proxy sent.
         rule: Option<usize>,
-        /// The hits of the request.
+        /// The hits of the request, times the cost of the rule.
         hits: i64,
         /// The counter's decision.
         decision: Decision,
@@ -93,7 +93,7 @@ pub enum DecisionReason {
     Fallback {
         /// The rule; `None` for a limit that the proxy sent.
         rule: Option<usize>,
-        /// The hits of the request.
+        /// The hits of the request, times the cost of the rule.
         hits: i64,
         /// Whether the fallback allowed the hits.
         allowed: bool,

@@ -62,6 +62,7 @@ pub(super) fn descriptor<'r>(
                 ResolvedDescriptor::Uncounted { rule: Some(rule), reason }
             }
             RuleLimit::Limit(limit) => {
+                let hits = rule.weigh(hits, descriptor.entries);
                 let key = rule.key(seed, descriptor.entries);
                 let limit = Cow::Borrowed(limit);
                 let query = CounterQuery { rule: Some(rule), limit, key, hits, lease: None };
@@ -93,13 +94,13 @@ fn closing_lease<'r>(
 ) -> Option<ResolvedDescriptor<'r>> {
     let (rule, id, entries) = rule_with_leases(rules, request.domain, descriptor.entries)?;
     let RuleLimit::Limit(limit) = &rule.limit else { return None };
-    let hits = descriptor.hits(request.hits_addend);
+    // Envoy before 1.38 cannot send negative hits, so the sign is ignored here.
+    let hits = rule.weigh(descriptor.hits(request.hits_addend).abs(), &entries);
     Some(ResolvedDescriptor::Counter(CounterQuery {
         rule: Some(rule),
         limit: Cow::Borrowed(limit),
         key: rule.key(seed, &entries),
-        // Envoy before 1.38 cannot send negative hits, so the sign is ignored here.
-        hits: if limit.counts_slots() { -hits.abs() } else { hits.abs() },
+        hits: if limit.counts_slots() { -hits } else { hits },
         lease: Some(LeaseUse::Close(lease_id::parse(id))),
     }))
 }

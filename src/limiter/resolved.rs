@@ -38,7 +38,8 @@ pub(super) struct CounterQuery<'r> {
     pub(super) limit: Cow<'r, Limit>,
     /// The counter.
     pub(super) key: CounterKey,
-    /// Hits to take (positive), to give back (negative), or 0 to peek.
+    /// Hits to take (positive), to give back (negative), or 0 to peek: those of the request, times the
+    /// cost of the rule.
     pub(super) hits: i64,
     /// The lease that the hits open or close.
     pub(super) lease: Option<LeaseUse>,

@@ -10,7 +10,9 @@ use crate::settings::LimitHeaders;
 use crate::store_error::StoreError;
 use crate::testing::{FakeResult, FakeStore};
 
+mod costs;
 mod divided;
+mod large_limits;
 mod leases;
 mod simulation;
 mod waiting;

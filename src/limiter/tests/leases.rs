@@ -14,10 +14,10 @@ const LEASING: &str = "
 ";
 
 /// One descriptor: its entries, and its signed hits.
-type Hits<'a> = (&'a [(&'a str, &'a str)], i64);
+pub(super) type Hits<'a> = (&'a [(&'a str, &'a str)], i64);
 
 impl Bench {
-    fn send(&self, sent: &[Hits<'_>]) -> Verdict {
+    pub(super) fn send(&self, sent: &[Hits<'_>]) -> Verdict {
         let entries: Vec<Vec<Entry<'_>>> = sent
             .iter()
             .map(|(pairs, _)| pairs.iter().map(|&(key, value)| Entry { key, value }).collect())
@@ -36,19 +36,19 @@ impl Bench {
     }
 
     /// The remaining hits of `key`, by a peek.
-    fn left(&self, key: &str) -> u64 {
+    pub(super) fn left(&self, key: &str) -> u64 {
         self.send(&[(&[(key, "")], 0)]).statuses[0].remaining
     }
 }
 
 /// The lease in a response's metadata: id and hits.
-fn lease(verdict: &Verdict) -> Option<(String, u64)> {
+pub(super) fn lease(verdict: &Verdict) -> Option<(String, u64)> {
     let lease = verdict.metadata.as_ref()?.get("lease")?;
     Some((lease["id"].as_str()?.to_owned(), lease["n"].as_u64()?))
 }
 
 /// Delivers the response, as a server does after writing it.
-fn deliver(mut verdict: Verdict) -> Verdict {
+pub(super) fn deliver(mut verdict: Verdict) -> Verdict {
     if let Some(rollback) = verdict.rollback.take() {
         rollback.commit();
     }
