@@ -2,7 +2,8 @@
 //!
 //! This instance has one share of such a limit, for the callers of `ShouldRateLimit`. The share decides
 //! their hits from memory, in place of the counter and of the rule's mode. Rules with leases are not
-//! divided: a share has no slots, and a reservation is settled on the counter that granted it.
+//! divided: a share has no slots, and a reservation is settled on the counter that granted it. Nor are
+//! rules with a cost, because Envoys report requests without their costs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,7 +35,7 @@ pub trait DividedRules: Send + Sync + 'static {
 /// Hits of one descriptor on a counter whose rule may be divided.
 #[derive(Clone, Copy, Debug)]
 pub struct DividedCheck<'a> {
-    /// The rule that matched. It has no leases.
+    /// The rule that matched. It is [divisible](Rule::is_divisible).
     pub rule: &'a Rule,
     /// The limit of the rule.
     pub limit: &'a Limit,
@@ -82,7 +83,7 @@ impl CounterQuery<'_> {
     /// The check of this query; `None` if its limit cannot be divided.
     pub(super) fn divided_check(&self, now: Micros) -> Option<DividedCheck<'_>> {
         let CounterQuery { rule, limit, key, hits, .. } = self;
-        let rule = rule.filter(|rule| !rule.leases())?;
+        let rule = rule.filter(|rule| rule.is_divisible())?;
         Some(DividedCheck { rule, limit, key, hits: *hits, now })
     }
 

@@ -12,8 +12,9 @@ use crate::time::Micros;
 
 impl QuotaEngine {
     /// Decides `hits` on the counter `key` of `rule` at `now` by the local clock, without waiting.
-    /// Positive hits are taken, 0 peeks, and negative hits are given back. A rule with leases is never
-    /// divided. The counter also decides if there are too many local holders.
+    /// Positive hits are taken, 0 peeks, and negative hits are given back. Only a
+    /// [divisible](Rule::is_divisible) rule is divided. The counter also decides if there are too many
+    /// local holders.
     pub fn check(
         &self,
         rule: &Rule,
@@ -22,7 +23,7 @@ impl QuotaEngine {
         hits: i64,
         now: Micros,
     ) -> LocalCheck {
-        if !self.divided.contains(rule.id) || rule.leases() {
+        if !self.divided.contains(rule.id) || !rule.is_divisible() {
             return LocalCheck::NotDivided;
         }
         if let LocalState::Checked(check) = self.local.check(limit, key, hits, now) {

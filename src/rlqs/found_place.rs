@@ -15,6 +15,7 @@ pub(super) enum FoundPlace {
     /// No rule limits it. The rule, if it is unlimited.
     AllowAll(Option<Arc<QuotaRule>>),
     /// It has no assignment, because its rule has leases or calendar windows.
+    /// It has no assignment, because its limit cannot be divided.
     Unassigned(Arc<QuotaRule>),
     /// It is a holder of this quota.
     Divided(QuotaPlace),
@@ -37,7 +38,7 @@ impl QuotaEngine {
                 RuleLimit::Limit(limit) => Quota::of(limit, self.config.burst_percent),
             };
             place = match quota {
-                Some(quota) if !rule.leases() => {
+                Some(quota) if rule.is_divisible() => {
                     let key = rule.key(&self.seed, &entries);
                     FoundPlace::Divided(QuotaPlace { key, rule: known, quota })
                 }

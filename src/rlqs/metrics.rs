@@ -42,7 +42,7 @@ pub struct RlqsMetrics {
     pub settlements_error: AtomicCount,
     /// Settlements after which more than a whole quota was in use, apart from lowered limits.
     pub violations: AtomicCount,
-    /// Buckets without a rule of rate: rules with leases.
+    /// Buckets of rules whose limits cannot be divided.
     undivided: Warning,
     refused: [RefusedCount; RefusedReason::ALL.len()],
     share_in_use_max: AtomicU64,
@@ -94,6 +94,8 @@ impl RlqsMetrics {
                 rule,
                 "RLQS cannot divide a limit with slots, reservations or calendar windows: use \
                  another limit for its buckets"
+                "RLQS cannot divide the limit of a rule with slots, reservations or a cost: use \
+                 another rule for its buckets"
             );
         }
     }

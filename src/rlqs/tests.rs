@@ -32,6 +32,7 @@ const RULES: &str = "
   - {key: open, rate_limit: {unlimited: true}}
   - {key: month, rate_limit: {requests: 5, window: {calendar: month}}}
   - {key: slots, rate_limit: {algorithm: concurrency, max: 5, hold: 60s}}
+  - {key: cost, rate_limit: {unit: second, requests_per_unit: 100, cost: 2}}
   - {key: shadow, shadow_mode: true, rate_limit: {unit: second, requests_per_unit: 10}}
 ";
 

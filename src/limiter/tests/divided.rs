@@ -102,9 +102,10 @@ const RULES: &str = "
   - {key: new, rate_limit: {name: new, replaces: [{name: old}], unit: day, requests_per_unit: 100}}
   - {key: old, rate_limit: {name: old, unit: day, requests_per_unit: 100}}
   - {key: deny, rate_limit: {unit: minute, requests_per_unit: 100, on_error: deny}}
+  - {key: cost, rate_limit: {unit: minute, requests_per_unit: 100, cost: 2}}
 ";
 
-const ALL: &[&str] = &["a", "b", "s", "q1", "q2", "one", "slots", "new", "old", "deny"];
+const ALL: &[&str] = &["a", "b", "s", "q1", "q2", "one", "slots", "new", "old", "deny", "cost"];
 
 /// A bench over memory with these shares.
 fn bench(shares: &Arc<FakeShares>, config: ResponseSettings) -> Bench {
@@ -180,10 +181,11 @@ fn each_descriptor_has_a_share_or_its_counter() {
 }
 
 #[test]
-fn only_counters_of_rules_without_leases_are_asked() {
+fn only_divisible_rules_are_asked() {
     let shares = FakeShares::of(ALL);
     let bench = bench(&shares, ResponseSettings::default());
-    check_hits(&bench, &[("slots", 1)]);
+    let verdict = check_hits(&bench, &[("slots", 1), ("cost", 1)]);
+    assert_eq!(remaining(&verdict), [99, 98], "their counters decide");
     assert!(shares.take_asked().is_empty());
     check_hits(&bench, &[("new", 1), ("old", 1)]);
     assert_eq!(shares.take_asked(), [1], "a replaced rule counts nothing");
