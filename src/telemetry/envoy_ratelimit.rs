@@ -68,12 +68,7 @@ fn unknown_domains(decisions: &Decisions, page: &mut Exposition) {
 fn hits(decisions: &Decisions, rule_metrics: &RuleMetrics, page: &mut Exposition) {
     let mut sums: BTreeMap<Names, EnvoyRatelimitSnapshot> = BTreeMap::new();
     let mut add = |dotted: &str, snapshot: EnvoyRatelimitSnapshot| {
-        let sum = sums.entry(names(dotted)).or_default();
-        sum.total_hits += snapshot.total_hits;
-        sum.within_limit += snapshot.within_limit;
-        sum.near_limit += snapshot.near_limit;
-        sum.over_limit += snapshot.over_limit;
-        sum.shadow_mode += snapshot.shadow_mode;
+        sums.entry(names(dotted)).or_default().add(&snapshot);
     };
     for series in rule_metrics.all() {
         let (values, domain) = (series.values(), &series.domain);

@@ -178,27 +178,44 @@ impl OutcomeMetrics {
         }
     }
 
-    /// Adds the counts to `to`.
+    /// Adds the counts to `to`. A sum of hits starts at 0 again after 2^64: a request may have 2^53 - 1
+    /// hits, so a few thousand requests suffice.
     pub(super) fn add_to(&self, to: &mut OutcomeSnapshot) {
-        let sum = |to: &mut [u64], from: &[AtomicU64]| {
-            for (to, from) in to.iter_mut().zip(from) {
-                *to += from.load(Ordering::Relaxed);
-            }
-        };
-        let before = to.hits;
-        sum(&mut to.decisions, &self.decisions);
-        sum(&mut to.hits, &self.hits);
-        sum(&mut to.causes, &self.causes);
-        let hits = |outcome: DecisionOutcome| to.hits[outcome as usize] - before[outcome as usize];
-        let within = hits(DecisionOutcome::Within) + hits(DecisionOutcome::Near);
-        let denied = hits(DecisionOutcome::Over) + hits(DecisionOutcome::Shadow);
-        let shown = &mut to.envoy_ratelimit;
-        shown.total_hits += within + denied + hits(DecisionOutcome::Fallback);
-        shown.within_limit += within;
-        shown.near_limit += self.envoy_ratelimit.near_limit.load(Ordering::Relaxed);
-        shown.over_limit += self.envoy_ratelimit.over_limit.load(Ordering::Relaxed);
-        shown.shadow_mode += self.envoy_ratelimit.shadow_mode.load(Ordering::Relaxed);
+        let hits = self.hits.each_ref().map(|count| count.load(Ordering::Relaxed));
+        for (to, from) in to.decisions.iter_mut().zip(&self.decisions) {
+            *to += from.load(Ordering::Relaxed);
+        }
+        for (to, from) in to.hits.iter_mut().zip(hits) {
+            add_wrapping(to, from);
+        }
+        self.add_causes_to(&mut to.causes);
+        let own = |outcome: DecisionOutcome| hits[outcome as usize];
+        let within = own(DecisionOutcome::Within).wrapping_add(own(DecisionOutcome::Near));
+        let denied = own(DecisionOutcome::Over).wrapping_add(own(DecisionOutcome::Shadow));
+        let fallback = own(DecisionOutcome::Fallback);
+        to.envoy_ratelimit.add(&EnvoyRatelimitSnapshot {
+            total_hits: within.wrapping_add(denied).wrapping_add(fallback),
+            within_limit: within,
+            near_limit: self.envoy_ratelimit.near_limit.load(Ordering::Relaxed),
+            over_limit: self.envoy_ratelimit.over_limit.load(Ordering::Relaxed),
+            shadow_mode: self.envoy_ratelimit.shadow_mode.load(Ordering::Relaxed),
+        });
     }
+}
+
+impl EnvoyRatelimitSnapshot {
+    /// Adds the hits of other series. A sum starts at 0 again after 2^64.
+    pub(super) fn add(&mut self, other: &EnvoyRatelimitSnapshot) {
+        add_wrapping(&mut self.total_hits, other.total_hits);
+        add_wrapping(&mut self.within_limit, other.within_limit);
+        add_wrapping(&mut self.near_limit, other.near_limit);
+        add_wrapping(&mut self.over_limit, other.over_limit);
+        add_wrapping(&mut self.shadow_mode, other.shadow_mode);
+    }
+}
+
+fn add_wrapping(sum: &mut u64, number: u64) {
+    *sum = sum.wrapping_add(number);
 }
 
 impl OutcomeSnapshot {
@@ -260,6 +277,42 @@ mod tests {
         for ((outcome, numbers), expected, split, why) in table {
             assert_eq!((outcome, numbers), (expected, split), "{why}");
         }
+    }
+
+    /// 2048 requests of 2^53 - 1 hits are 2048 hits less than 2^64.
+    #[test]
+    fn sums_of_hits_start_again_after_2_to_the_64() {
+        const HITS: i64 = (1 << 53) - 1;
+        let outcomes = OutcomeMetrics::default();
+        let limit = HITS.unsigned_abs();
+        let decision = Decision {
+            allowed: false,
+            tier: 0,
+            limit,
+            remaining: 0,
+            used: limit,
+            reset_after: Micros::ZERO,
+        };
+        let snapshot = |times: usize| {
+            let mut snapshot = OutcomeSnapshot::default();
+            (0..times).for_each(|_| outcomes.add_to(&mut snapshot));
+            snapshot
+        };
+        for _ in 0..2_048 {
+            outcomes.counted(HITS, &decision, false);
+        }
+        let over = |snapshot: &OutcomeSnapshot| snapshot.hits[DecisionOutcome::Over as usize];
+        assert_eq!(over(&snapshot(1)), u64::MAX - 2_047);
+        assert_eq!(snapshot(1).envoy_ratelimit.total_hits, u64::MAX - 2_047);
+        let twice = snapshot(2);
+        assert_eq!(
+            (over(&twice), twice.decisions(DecisionOutcome::Over)),
+            (u64::MAX - 4_095, 4_096)
+        );
+        assert_eq!(twice.envoy_ratelimit.total_hits, u64::MAX - 4_095);
+        assert_eq!(twice.envoy_ratelimit.over_limit, u64::MAX - 4_095);
+        outcomes.counted(2_049, &decision, false);
+        assert_eq!(over(&snapshot(1)), 1);
     }
 
     #[test]
