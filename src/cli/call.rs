@@ -109,12 +109,15 @@ fn json(structure: &Struct) -> serde_json::Value {
     structure.fields.iter().map(|(name, value)| (name.clone(), value_json(value))).collect()
 }
 
+/// The end of the whole numbers that a double represents exactly: 2^53. Hits are below it.
+const INTEGER_END: f64 = 9_007_199_254_740_992.0;
+
 fn value_json(value: &Value) -> serde_json::Value {
     match &value.kind {
         None | Some(Kind::NullValue(_)) => serde_json::Value::Null,
         Some(Kind::BoolValue(truth)) => (*truth).into(),
         // Protobuf has doubles only. Whole numbers are printed without a fraction.
-        Some(Kind::NumberValue(number)) if number.fract() == 0.0 && number.abs() < 2e15 => {
+        Some(Kind::NumberValue(number)) if number.fract() == 0.0 && number.abs() < INTEGER_END => {
             (*number as i64).into()
         }
         Some(Kind::NumberValue(number)) => (*number).into(),
@@ -162,6 +165,7 @@ mod tests {
         let inner = [
             ("id".to_owned(), value(Kind::StringValue("e4\"".into()))),
             ("n".to_owned(), value(Kind::NumberValue(2000.0))),
+            ("most".to_owned(), value(Kind::NumberValue(9_007_199_254_740_991.0))),
             ("share".to_owned(), value(Kind::NumberValue(-0.5))),
         ];
         let fields = [
@@ -170,7 +174,10 @@ mod tests {
         ];
         assert_eq!(
             json(&Struct { fields: fields.into() }).to_string(),
-            r#"{"lease":{"id":"e4\"","n":2000,"share":-0.5},"list":[true,null,null]}"#
+            concat!(
+                r#"{"lease":{"id":"e4\"","most":9007199254740991,"n":2000,"share":-0.5},"#,
+                r#""list":[true,null,null]}"#
+            )
         );
     }
 }
