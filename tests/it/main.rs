@@ -9,6 +9,7 @@ mod cli;
 mod clients;
 mod compat;
 mod connections;
+mod costs;
 mod counters;
 mod decision_log;
 mod envoy;

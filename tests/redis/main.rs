@@ -20,6 +20,7 @@ mod functions;
 mod guarantees;
 mod hostile_replies;
 mod hostile_requests;
+mod large_limits;
 mod leased;
 mod metrics_format;
 mod outage_log;
