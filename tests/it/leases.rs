@@ -4,6 +4,7 @@ mod budget;
 mod cancelled;
 mod fixture;
 mod forms;
+mod llm_budget;
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -47,12 +48,15 @@ fn open_streams(fixture: &Fixture, count: usize) -> (Vec<Stream>, usize) {
 #[test]
 fn each_example_is_accepted_by_its_envoys() {
     let budget = include_str!("../../examples/envoy/token-budget.yaml");
+    let money = include_str!("../../examples/envoy/llm-budget.yaml");
     for (version, example, name) in [
         (NEWEST, NEW.example, "concurrency.yaml"),
         (NEWEST, OLD.example, "concurrency-1.36.yaml"),
         (OLDEST, OLD.example, "concurrency-1.36.yaml"),
         (NEWEST, budget, "token-budget.yaml"),
         (OLDEST, budget, "token-budget.yaml"),
+        (NEWEST, money, "llm-budget.yaml"),
+        (OLDEST, money, "llm-budget.yaml"),
     ] {
         assert_eq!(envoy::validate(version, example), Ok(()), "{name} on {version}");
     }

@@ -10,8 +10,8 @@ use crate::support::wait::TIMEOUT;
 
 /// A listening server. Its threads end with the test process.
 ///
-/// Responds like a language model, `{"usage": {"total_tokens": N}}`. N is the request header
-/// `x-total-tokens`, or 0.
+/// Responds like a language model, with the numbers of tokens that the headers of the request say, or 0:
+/// `x-total-tokens`, or `x-prompt-tokens` and `x-completion-tokens`.
 pub(crate) struct SlowUpstream {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
@@ -123,22 +123,22 @@ impl State {
 fn serve(stream: TcpStream, state: &State) -> Option<()> {
     let mut reader = BufReader::new(stream);
     loop {
-        let mut tokens = 0;
+        let mut usage = Usage::default();
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line).ok()? == 0 {
                 return None;
             }
             let line = line.trim_end().to_ascii_lowercase();
-            if let Some(value) = line.strip_prefix("x-total-tokens:") {
-                tokens = value.trim().parse().ok()?;
+            if let Some((name, value)) = line.split_once(':') {
+                usage.read(name, value.trim())?;
             }
             if line.is_empty() {
                 break;
             }
         }
         state.enter();
-        let body = body(tokens);
+        let body = usage.body();
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
@@ -152,7 +152,39 @@ fn serve(stream: TcpStream, state: &State) -> Option<()> {
     }
 }
 
+/// The tokens of one response.
+#[derive(Default)]
+struct Usage {
+    total: u64,
+    prompt: u64,
+    completion: u64,
+}
+
+impl Usage {
+    /// Reads one header of the request; `None` if its number is invalid.
+    fn read(&mut self, name: &str, value: &str) -> Option<()> {
+        let tokens = match name {
+            "x-total-tokens" => &mut self.total,
+            "x-prompt-tokens" => &mut self.prompt,
+            "x-completion-tokens" => &mut self.completion,
+            _ => return Some(()),
+        };
+        *tokens = value.parse().ok()?;
+        Some(())
+    }
+
+    fn body(&self) -> String {
+        let numbers = [
+            ("prompt_tokens", self.prompt),
+            ("completion_tokens", self.completion),
+            ("total_tokens", self.total),
+        ];
+        let numbers = numbers.map(|(name, number)| format!(r#""{name}": {number}"#)).join(", ");
+        format!(r#"{{"usage": {{{numbers}}}}}"#)
+    }
+}
+
 /// The response body for a request that costs `tokens`.
 pub(crate) fn body(tokens: u64) -> String {
-    format!(r#"{{"usage": {{"total_tokens": {tokens}}}}}"#)
+    Usage { total: tokens, ..Usage::default() }.body()
 }
