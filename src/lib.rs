@@ -31,7 +31,7 @@
 //! The path of a request:
 //!
 //! - [`descriptor`]: requests and their descriptors, borrowed and bounded.
-//! - [`limit`]: limits: algorithm, tiers, units, and their bounds.
+//! - [`limit`]: limits: algorithm, tiers, units, costs, and their bounds.
 //! - [`key`]: counter keys, a keyed hash of 128 bits.
 //! - [`quota`]: the limit of a counter, divided among Envoys and instances.
 //! - [`rules`]: rule files, compiled into a tree with indexed patterns; lookups; `explain`.

@@ -1,4 +1,4 @@
-//! Limits: the algorithm of a rule, its tiers, and their bounds.
+//! Limits: the algorithm of a rule, its tiers, the cost of its hits, and their bounds.
 
 use crate::time::Micros;
 

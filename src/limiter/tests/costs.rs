@@ -112,7 +112,7 @@ fn reservations_and_settlements_are_weighed() {
 }
 
 /// Two reservations of one request have one lease. Their sum is settled by two descriptors of one
-/// later request, whatever their order, each with the factor of its own value.
+/// later request, whatever their order, each with the factor of its value.
 #[test]
 fn two_costs_of_a_request_are_settled_together() {
     let large = |hits| -> Hits<'static> { (&[("user", "a"), ("model", "large")], hits) };

@@ -10,7 +10,8 @@ const LIMIT: &str = "unit: day, requests_per_unit: 100";
 fn by_model(cost: &str) -> String {
     format!(
         "domain: d\ndescriptors:\n  - key: user\n    descriptors:\n      - key: model\n        \
-         value: '*'\n        share_threshold: true\n        rate_limit: {{ {LIMIT}, cost: {cost} }}\n"
+         value: '*'\n        share_threshold: true\n        \
+         rate_limit: {{ {LIMIT}, cost: {cost} }}\n"
     )
 }
 
@@ -49,11 +50,23 @@ fn every_spelling_of_a_factor_is_read() {
 /// A rule has its own cost, whatever the rules above and below it have.
 #[test]
 fn a_cost_applies_to_its_rule_only() {
-    let set = rules(&format!(
-        "domain: d\ndescriptors:\n  - key: a\n    rate_limit: {{ {LIMIT}, cost: 2 }}\n    \
-         descriptors:\n      - key: b\n        rate_limit: {{ {LIMIT} }}\n        descriptors:\n          \
-         - {{ key: a, rate_limit: {{ {LIMIT}, cost: {{ by: a, factors: {{ x: 5 }} }} }} }}\n"
-    ));
+    let set = rules(
+        "
+domain: d
+descriptors:
+  - key: a
+    rate_limit: { unit: day, requests_per_unit: 100, cost: 2 }
+    descriptors:
+      - key: b
+        rate_limit: { unit: day, requests_per_unit: 100 }
+        descriptors:
+          - key: a
+            rate_limit:
+              unit: day
+              requests_per_unit: 100
+              cost: { by: a, factors: { x: 5 } }
+",
+    );
     assert_eq!(weighed(&set, "a=x", 10), 20);
     assert_eq!(weighed(&set, "a=x,b=x", 10), 10);
     assert_eq!(weighed(&set, "a=x,b=x,a=y", 10), 50, "the first entry with the key");
@@ -73,11 +86,15 @@ fn a_cost_does_not_change_the_counter() {
 
 #[test]
 fn only_rules_without_a_cost_can_be_divided() {
-    let set = rules(&format!(
-        "domain: d\ndescriptors:\n  - {{ key: a, rate_limit: {{ {LIMIT} }} }}\n  - {{ key: b, \
-         rate_limit: {{ {LIMIT}, cost: 2 }} }}\n  - {{ key: c, rate_limit: {{ {LIMIT}, reserve: \
-         {{ hold: 1m }} }} }}\n"
-    ));
+    let set = rules(
+        "
+domain: d
+descriptors:
+  - { key: a, rate_limit: { unit: day, requests_per_unit: 100 } }
+  - { key: b, rate_limit: { unit: day, requests_per_unit: 100, cost: 2 } }
+  - { key: c, rate_limit: { unit: day, requests_per_unit: 100, reserve: { hold: 1m } } }
+",
+    );
     let divisible = |text| found(&set, text).expect(text).is_divisible();
     assert_eq!(["a=", "b=", "c="].map(divisible), [true, false, false]);
 }
