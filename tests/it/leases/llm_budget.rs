@@ -14,15 +14,15 @@ use crate::support::window_edge::within_an_hour;
 const EXAMPLE: &str = include_str!("../../../examples/envoy/llm-budget.yaml");
 const RULES: &str = include_str!("../../../examples/rules/llm-budget.yaml");
 
-/// The rules of the example with another budget, in millionths of a dollar.
-fn rules(budget: u64) -> String {
-    let rules = RULES.replace("requests: 50000000", &format!("requests: {budget}"));
+/// The rules of the example with another limit, in millionths of a dollar.
+fn rules(limit: u64) -> String {
+    let rules = RULES.replace("requests: 50000000", &format!("requests: {limit}"));
     assert_ne!(rules, RULES, "the example has another limit");
     rules
 }
 
-fn start(version: &str, budget: u64) -> Fixture {
-    Fixture::start(&Form { version, example: EXAMPLE }, &rules(budget))
+fn start(version: &str, limit: u64) -> Fixture {
+    Fixture::start(&Form { version, example: EXAMPLE }, &rules(limit))
 }
 
 /// A call of a model: its name, and the tokens of its response.
