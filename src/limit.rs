@@ -5,6 +5,7 @@ use crate::time::Micros;
 mod calendar;
 mod mode;
 mod on_error;
+mod tier_numbers;
 
 pub use calendar::{Calendar, CalendarSpan, Period, WEEKDAYS, WindowStart, Zone};
 mod cost;
@@ -14,6 +15,7 @@ mod on_error;
 pub use cost::{Cost, FACTORS_MAX, Factor, FactorError, FactorsByValue};
 pub use mode::Mode;
 pub use on_error::OnError;
+pub use tier_numbers::{NumbersError, TierNumbers};
 
 /// End (exclusive) of the range of hits and of limits. Lua's doubles represent all integers below
 /// it exactly.
