@@ -4,6 +4,8 @@
 //! their hits from memory, in place of the counter and of the rule's mode. Rules with leases are not
 //! divided: a share has no slots, and a reservation is settled on the counter that granted it. Nor are
 //! rules with a cost, because Envoys report requests without their costs.
+//! their hits from memory, in place of the counter and of the rule's mode. Only
+//! [divisible](Rule::is_divisible) rules are divided.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +38,7 @@ pub trait DividedRules: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct DividedCheck<'a> {
     /// The rule that matched. It is [divisible](Rule::is_divisible).
+    /// The rule that matched. It is divisible.
     pub rule: &'a Rule,
     /// The limit of the rule.
     pub limit: &'a Limit,

@@ -16,6 +16,7 @@ pub(super) enum FoundPlace {
     AllowAll(Option<Arc<QuotaRule>>),
     /// It has no assignment, because its rule has leases or calendar windows.
     /// It has no assignment, because its limit cannot be divided.
+    /// It has no assignment, because its rule has leases or takes its limit from plans.
     Unassigned(Arc<QuotaRule>),
     /// It is a holder of this quota.
     Divided(QuotaPlace),

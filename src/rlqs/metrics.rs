@@ -43,6 +43,7 @@ pub struct RlqsMetrics {
     /// Settlements after which more than a whole quota was in use, apart from lowered limits.
     pub violations: AtomicCount,
     /// Buckets of rules whose limits cannot be divided.
+    /// Buckets of rules that are not divisible.
     undivided: Warning,
     refused: [RefusedCount; RefusedReason::ALL.len()],
     share_in_use_max: AtomicU64,
@@ -95,6 +96,7 @@ impl RlqsMetrics {
                 "RLQS cannot divide a limit with slots, reservations or calendar windows: use \
                  another limit for its buckets"
                 "RLQS cannot divide the limit of a rule with slots, reservations or a cost: use \
+                "RLQS cannot divide the limit of a rule with slots, reservations or plans: use \
                  another rule for its buckets"
             );
         }

@@ -25,6 +25,7 @@ mod changed_limit;
 mod cost;
 mod domain_draft;
 mod duplicates;
+mod limit_from;
 mod limit_reader;
 mod mode;
 mod node;
@@ -285,6 +286,7 @@ impl Compiler {
         let replaces = self.replaces(raw, location);
         // A rule with a wrong limit stays in the tree, so that its descendants are checked too.
         let limit = limit.unwrap_or(RuleLimit::Unlimited);
+        let limit_from = self.limit_from(raw, &limit, location);
         let display_name = name.clone().unwrap_or_else(|| self.joined_keys());
         let metadata = descriptor.metadata.as_ref().and_then(|metadata| metadata.value.clone());
         let index = self.rules.len();
@@ -299,6 +301,7 @@ impl Compiler {
             replaces,
             limit,
             cost,
+            limit_from,
             reserve,
             on_error,
             mode,

@@ -6,6 +6,7 @@ pub(super) mod options;
 pub(super) mod problem;
 pub(super) mod raw_calendar;
 pub(super) mod raw_cost;
+pub(super) mod raw_limit_from;
 pub(super) mod raw_overlay;
 pub(super) mod reader;
 mod scalar;

@@ -1,6 +1,7 @@
 //! Finds the rule of a descriptor: the rule tree, the matchers of its nodes and their index.
 
 pub(super) mod index;
+pub(super) mod limit_from;
 pub(super) mod matcher;
 pub(super) mod rule;
 pub(super) mod search_steps;

@@ -8,6 +8,7 @@ mod costs;
 mod explaining;
 mod files;
 mod folders;
+mod limit_from;
 mod matching;
 mod overlays;
 mod random;

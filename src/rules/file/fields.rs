@@ -26,6 +26,8 @@ pub(super) enum MapKind {
     Cost,
     /// A factor of a cost, as a map.
     Factor,
+    /// The map under `limit_from`.
+    LimitFrom,
     /// The top of an overlay file.
     OverlayFile,
     /// An item of `overlays`.
@@ -35,6 +37,7 @@ pub(super) enum MapKind {
 impl MapKind {
     /// All maps. A misplaced field is suggested for the first one that has it.
     const ALL: [MapKind; 10] = [
+    const ALL: [MapKind; 9] = [
         MapKind::Descriptor,
         MapKind::RateLimit,
         MapKind::Tier,
@@ -45,6 +48,7 @@ impl MapKind {
         MapKind::Starts,
         MapKind::Cost,
         MapKind::Factor,
+        MapKind::LimitFrom,
         MapKind::OverlayFile,
         MapKind::Overlay,
     ];
@@ -87,6 +91,7 @@ impl MapKind {
                 "sync_interval",
                 "over_limit_cache",
                 "cost",
+                "limit_from",
                 "unlimited",
                 "name",
                 "replaces",
@@ -100,6 +105,7 @@ impl MapKind {
             MapKind::Starts => &["month", "day", "weekday", "hour"],
             MapKind::Cost => &["by", "factors", "default"],
             MapKind::Factor => &["numerator", "denominator"],
+            MapKind::LimitFrom => &["customer", "plan", "limit", "default"],
             MapKind::OverlayFile => &["overlays"],
             MapKind::Overlay => &["domain", "rule", "rate_limit"],
         }
@@ -117,6 +123,7 @@ impl MapKind {
             MapKind::Starts => "inside `starts` of a `window`",
             MapKind::Cost => "inside `cost`",
             MapKind::Factor => "inside a factor of `cost`",
+            MapKind::LimitFrom => "inside `limit_from`",
             MapKind::OverlayFile => "at the top of an overlay file",
             MapKind::Overlay => "in an item of `overlays` of an overlay file",
         }
@@ -156,6 +163,8 @@ mod tests {
             (MapKind::Window, "day", "it belongs inside `starts` of a `window`"),
             (MapKind::Starts, "weekdays", "did you mean `weekday`?"),
             (MapKind::Replaces, "zzz", "the fields here are name"),
+            (MapKind::RateLimit, "customer", "it belongs inside `limit_from`"),
+            (MapKind::LimitFrom, "defualt", "did you mean `default`?"),
         ] {
             assert_eq!(unknown_field(here, name).1, expected, "{name}");
         }

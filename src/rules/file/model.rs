@@ -10,6 +10,7 @@ use super::options::DeniedRequests;
 use super::problem::{Location, Position};
 use super::raw_calendar::RawCalendar;
 use super::raw_cost::RawCost;
+use super::raw_limit_from::RawLimitFrom;
 use super::reader::{Field, FieldReader, Text};
 use super::scalar;
 use crate::rules::excerpt::shorten;
@@ -111,6 +112,7 @@ pub(in crate::rules) struct RareLimitFields {
     pub(in crate::rules) sync_interval: Option<Field<Micros>>,
     pub(in crate::rules) over_limit_cache: Option<Field<bool>>,
     pub(in crate::rules) cost: Option<Field<RawCost>>,
+    pub(in crate::rules) limit_from: Option<RawLimitFrom>,
     pub(in crate::rules) replaces: Vec<Text>,
 }
 
@@ -131,6 +133,7 @@ impl Deref for RawRateLimit {
             sync_interval: None,
             over_limit_cache: None,
             cost: None,
+            limit_from: None,
             replaces: Vec::new(),
         };
         self.rare.as_deref().unwrap_or(&NONE)
@@ -269,6 +272,7 @@ impl FieldReader<'_> {
                 "sync_interval" => it.sync_interval = self.duration(&name, node),
                 "over_limit_cache" => it.over_limit_cache = self.flag(&name, node),
                 "cost" => it.cost = self.cost(node),
+                "limit_from" => it.limit_from = self.limit_from(node),
                 "name" => it.name = self.text(&name, node),
                 "replaces" => it.replaces = self.replaces(node),
                 _ => {

@@ -68,6 +68,7 @@ impl FieldReader<'_> {
             ("window", limit.tier.window_at(), numbers),
             ("unlimited", at(&limit.unlimited), of_rule),
             ("name", at(&limit.name), of_rule),
+            ("limit_from", limit.limit_from.as_ref().map(|from| from.at), of_rule),
             ("replaces", limit.replaces.first().map(|name| name.at), of_rule),
         ] {
             if let Some(at) = at {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::limit_from::LimitFrom;
 use super::matcher::Matcher;
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
@@ -47,6 +48,8 @@ pub struct Rule {
     pub limit: RuleLimit,
     /// The cost of hits; `None` if hits count as they are. Few rules have one.
     pub cost: Option<Box<Cost>>,
+    /// The plan from which the limit takes its numbers. `None`: they are always those of `limit`.
+    pub limit_from: Option<Box<LimitFrom>>,
     /// The time in which a reservation must be settled; `None` when hits are not reserved.
     pub reserve: Option<Micros>,
     /// The fallback when the store fails; `None` is the setting `fallback.on_error`.
@@ -104,6 +107,10 @@ impl Rule {
     /// and Envoys report requests without their costs.
     pub fn is_divisible(&self) -> bool {
         !self.leases() && self.cost.is_none()
+    /// Whether the quota service (RLQS) may divide the limit. A share has no slots, a reservation is
+    /// settled on the counter that granted it, and the numbers of plans differ by customer.
+    pub fn is_divisible(&self) -> bool {
+        !self.leases() && self.limit_from.is_none()
     }
 
     /// Whether requests with different values may have different counters.

@@ -271,6 +271,7 @@ fn flags(rule: &Rule) -> Vec<String> {
     if let Some(hold) = rule.reserve {
         flags.push(format!("reserves, settled within {}", duration::compound(hold)));
     }
+    flags.extend(rule.limit_from.as_ref().map(ToString::to_string));
     match rule.mode {
         Mode::Exact => {}
         Mode::Leased => flags.push("leased: credits are drawn from the store ahead".to_owned()),
