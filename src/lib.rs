@@ -35,6 +35,7 @@
 //! - [`key`]: counter keys, a keyed hash of 128 bits.
 //! - [`quota`]: the limit of a counter, divided among Envoys and instances.
 //! - [`rules`]: rule files, compiled into a tree with indexed patterns; lookups; `explain`.
+//! - [`plans`]: named numbers for limits, and the customers who have them.
 //! - [`step`]: the state machines of counters. They use integers only, because each also exists
 //!   in Lua.
 //! - [`algorithm`]: turns a limit into a step and an outcome into a decision. Decisions in a
@@ -99,6 +100,7 @@ pub mod limit;
 pub mod limiter;
 pub mod modes;
 mod outage_log;
+pub mod plans;
 pub mod proto;
 pub mod quota;
 pub mod rlqs;

@@ -24,6 +24,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("store_error", ""),
     ("proto", ""),
     ("rules", "escape time yaml spelling duration limit descriptor key proto"),
+    ("plans", "escape sharded yaml spelling limit descriptor key rules"),
     // The settings file may hold secrets, and has the same bound as other files with secrets. Names of
     // certificates are parsed once.
     ("settings", "bounded_file escape tls yaml spelling duration limit descriptor rules"),
@@ -42,8 +43,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("modes", "time limit key step store decision algorithm"),
     (
         "limiter",
-        "time limit descriptor key step store lease_rollback decision algorithm rules settings \
-         modes",
+        "time limit descriptor key step store lease_rollback decision algorithm rules plans \
+         settings modes",
     ),
     ("capacity", "time limit store algorithm rules settings modes"),
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
@@ -55,8 +56,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("xds", "bounded_file escape outage_log tls time rules settings proto"),
     (
         "app",
-        "bounded_file escape time client_address limit descriptor key store decision rules modes \
-         limiter rlqs telemetry server settings xds",
+        "bounded_file escape time client_address limit descriptor key store decision rules plans \
+         modes limiter rlqs telemetry server settings xds",
     ),
     (
         "cli",

@@ -1,0 +1,370 @@
+//! Plans: named numbers for the limits of rules, and the customers who have them.
+//!
+//! A rule with `limit_from` names an entry whose value is a customer, or a plan. The first of these that
+//! exists gives the numbers of its limit:
+//!
+//! 1. the plan of the customer, or the plan that the entry names;
+//! 2. the default plan of the rule;
+//! 3. the numbers of the rule.
+//!
+//! The algorithm and the windows are always those of the rule. A counter does not depend on numbers, so
+//! it keeps its count when a customer gets another plan.
+//!
+//! A [`PlanBook`] has the plans of a source. The customers are in a [`CustomerTable`], which has all of
+//! them, or in a [`CustomerCache`], to which a [`CustomerSource`] adds those that requests name.
+//! [`Plans`] is what the limiter reads. A source replaces its content, which takes no lock of readers.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
+
+use crate::descriptor::Entry;
+use crate::key::KeySeed;
+use crate::limit::Limit;
+use crate::rules::{Rule, RuleSet};
+use crate::sharded::Sharded;
+
+mod book;
+mod compiled;
+mod customer_cache;
+mod customer_hash;
+mod customer_table;
+mod customers_csv;
+mod json_book;
+mod plan_names;
+mod plan_value;
+mod published;
+#[cfg(test)]
+mod tests;
+mod yaml_book;
+
+pub use book::{
+    CUSTOMER_BYTES_MAX, CustomerPlans, LIMITS_PER_PLAN_MAX, LimitNumbers, PLAN_NAME_BYTES_MAX,
+    PLANS_MAX, PlanBook, PlanId, PlanNumbers, check_customer_name, check_plan_name,
+};
+pub use customer_cache::CustomerCache;
+pub use customer_table::{CustomerTable, CustomerTableBuilder};
+pub use customers_csv::{CustomersError, count_lines, read_customers};
+pub use published::PlanSelection;
+
+use compiled::PlanUse;
+use customer_hash::CustomerHash;
+use plan_names::PlanNames;
+use published::{Customers, Published, Selected};
+
+/// How plans are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct PlansConfig {
+    /// The most customers in memory.
+    pub max_customers: usize,
+    /// Whether a source is asked about each customer. Otherwise it sends all customers.
+    pub asks_per_customer: bool,
+}
+
+/// The active plans, and the customers who have them.
+pub struct Plans {
+    config: PlansConfig,
+    seed: KeySeed,
+    published: ArcSwap<Published>,
+    /// Locked while the content is changed.
+    writer: Mutex<Writer>,
+    /// Decisions about customers whose plan is not defined.
+    unknown_plans: Sharded<AtomicU64>,
+}
+
+/// What only changes need.
+#[derive(Debug, Default)]
+struct Writer {
+    uses: Vec<PlanUse>,
+    names: PlanNames,
+    /// How many changes of customers were applied.
+    changes: u64,
+    warnings: Vec<String>,
+    /// Replaced content, until no request uses it. It may have a table of millions, and freeing that takes
+    /// longer than a request.
+    retired: Vec<Arc<Published>>,
+}
+
+/// The limit of a rule under the plan of a descriptor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanLimit<'r> {
+    /// The limit of the rule.
+    Own(&'r Limit),
+    /// The limit of the rule with the numbers of the plan.
+    Plan(Cow<'r, Limit>),
+    /// The plan allows every hit and counts none.
+    Unlimited,
+    /// The source must be asked about this customer. Only with `asks_per_customer`.
+    Unknown {
+        /// 64 bits of a keyed hash of the customer's name.
+        customer_hash: u64,
+    },
+}
+
+/// The plan of a descriptor, for operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanChoice<'r> {
+    /// The name of the plan; `None` without one.
+    pub plan: Option<Arc<str>>,
+    /// Why this plan.
+    pub selection: PlanSelection,
+    /// The limit under this plan.
+    pub limit: PlanLimit<'r>,
+}
+
+/// What is known about plans, for operators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlansStatus {
+    /// The number of plans.
+    pub plans: usize,
+    /// The number of customers in memory.
+    pub customers: usize,
+    /// The memory of customers, in bytes.
+    pub customer_bytes: usize,
+    /// Decisions about customers whose plan was not defined, and about descriptors that named an
+    /// undefined plan. The default decided.
+    pub decided_by_unknown_plan: u64,
+    /// Numbers that do not fit a rule, and names that are not defined.
+    pub warnings: Vec<String>,
+}
+
+/// A source that is asked about each customer.
+pub trait CustomerSource: Send + Sync + 'static {
+    /// Asks for the plans of `customers`, and passes them to [`Plans::assign_fetched`]. Takes at most the
+    /// timeout of the source. After a failure, what was known stays.
+    fn fetch<'a>(&'a self, customers: &'a [&'a str]) -> BoxFuture<'a, ()>;
+}
+
+impl Plans {
+    /// No plans: the numbers of the rules decide.
+    pub fn new(config: PlansConfig) -> Arc<Plans> {
+        let customers = match config.asks_per_customer {
+            true => Customers::Cache(Arc::new(CustomerCache::new(config.max_customers))),
+            false => Customers::Table(Arc::default()),
+        };
+        let published = Published::new(Arc::default(), customers, &PlanNames::default(), &[]).0;
+        Arc::new(Plans {
+            config,
+            seed: KeySeed::random(),
+            published: ArcSwap::from_pointee(published),
+            writer: Mutex::default(),
+            unknown_plans: Sharded::default(),
+        })
+    }
+
+    /// The limit of `rule` for a descriptor with these entries, which matches it. `limit` is the rule's
+    /// limit. A lookup takes no lock and does not wait.
+    #[inline]
+    pub fn limit<'r>(
+        &self,
+        rule: &'r Rule,
+        limit: &'r Limit,
+        entries: &[Entry<'_>],
+    ) -> PlanLimit<'r> {
+        self.find(rule, limit, entries, false)
+    }
+
+    /// Like [`limit`](Plans::limit), without asking: the last known plan of the customer, or else the
+    /// default. Never [`PlanLimit::Unknown`].
+    pub fn last_known<'r>(
+        &self,
+        rule: &'r Rule,
+        limit: &'r Limit,
+        entries: &[Entry<'_>],
+    ) -> PlanLimit<'r> {
+        self.find(rule, limit, entries, true)
+    }
+
+    #[inline]
+    fn find<'r>(
+        &self,
+        rule: &'r Rule,
+        limit: &'r Limit,
+        entries: &[Entry<'_>],
+        accepts_stale: bool,
+    ) -> PlanLimit<'r> {
+        let Some(from) = &rule.limit_from else { return PlanLimit::Own(limit) };
+        let published = self.published.load();
+        match published.select(from, entries, &self.seed, accepts_stale) {
+            Selected::Plan(plan) => published.limit_of(Some(plan), from, limit),
+            Selected::Default { is_unknown_plan } => {
+                if is_unknown_plan {
+                    self.unknown_plans.local().fetch_add(1, Ordering::Relaxed);
+                }
+                published.limit_of(published.default_of(from), from, limit)
+            }
+            Selected::Unasked { customer_hash } => PlanLimit::Unknown { customer_hash },
+        }
+    }
+
+    /// The plan of a descriptor, and why. `None` if the rule does not use plans. Does not count as a
+    /// decision.
+    pub fn choice<'r>(
+        &self,
+        rule: &'r Rule,
+        limit: &'r Limit,
+        entries: &[Entry<'_>],
+    ) -> Option<PlanChoice<'r>> {
+        let from = rule.limit_from.as_ref()?;
+        let published = self.published.load();
+        let (plan, selection) = match published.select(from, entries, &self.seed, true) {
+            Selected::Plan(plan) => (Some(plan), PlanSelection::of(from)),
+            Selected::Default { .. } | Selected::Unasked { .. } => {
+                let default = published.default_of(from);
+                let selection =
+                    if default.is_some() { PlanSelection::Default } else { PlanSelection::Rule };
+                (default, selection)
+            }
+        };
+        let limit = published.limit_of(plan, from, limit);
+        let plan = plan.and_then(|plan| published.book().name(plan).cloned());
+        Some(PlanChoice { plan, selection, limit })
+    }
+
+    /// A builder of a table for [`publish`](Plans::publish), with room for `room` customers.
+    pub fn table<'b>(&self, book: &'b PlanBook, room: usize) -> CustomerTableBuilder<'b> {
+        CustomerTableBuilder::new(self.seed, book, room)
+    }
+
+    /// Replaces all plans and all customers. `customers` was built for `book`.
+    pub fn publish(&self, book: PlanBook, customers: CustomerTable) {
+        let mut writer = self.writer();
+        self.replace(&mut writer, Arc::new(book), Customers::Table(Arc::new(customers)));
+    }
+
+    /// Replaces all plans. The customers in a cache stay. Those of a table have numbers of another book,
+    /// so they are removed.
+    pub fn publish_book(&self, book: PlanBook) {
+        let mut writer = self.writer();
+        let customers = match self.published.load().customers() {
+            Customers::Cache(cache) => Customers::Cache(Arc::clone(cache)),
+            Customers::Table(_) => Customers::Table(Arc::default()),
+        };
+        self.replace(&mut writer, Arc::new(book), customers);
+    }
+
+    /// Applies a change: sets the plan of a customer in the cache; `None` if the customer has none. The
+    /// plan may be defined later. Without `asks_per_customer` this has no effect.
+    pub fn assign(&self, customer: &str, plan: Option<&str>) {
+        let mut writer = self.writer();
+        writer.changes += 1;
+        self.insert(&mut writer, customer, plan, false);
+    }
+
+    /// Like [`assign`](Plans::assign), for a plan that a source returned. `changes` is the result of
+    /// [`changes`](Plans::changes) from before the source was asked. If one was applied since then, the
+    /// plan may be older than the change, so the source is asked again.
+    pub fn assign_fetched(&self, customer: &str, plan: Option<&str>, changes: u64) {
+        let mut writer = self.writer();
+        let is_stale = writer.changes != changes;
+        self.insert(&mut writer, customer, plan, is_stale);
+    }
+
+    /// How many changes were applied.
+    pub fn changes(&self) -> u64 {
+        self.writer().changes
+    }
+
+    fn insert(&self, writer: &mut Writer, customer: &str, plan: Option<&str>, is_stale: bool) {
+        let published = self.published.load_full();
+        let Customers::Cache(cache) = published.customers() else { return };
+        let hash = CustomerHash::of(&self.seed, customer);
+        let Some(plan) = plan else { return cache.insert(hash, None, is_stale) };
+        if let Some(number) = writer.names.get(plan) {
+            return cache.insert(hash, Some(number), is_stale);
+        }
+        let mut cache = Arc::clone(cache);
+        let mut cached_plans = published.cached_plans().to_vec();
+        let number = writer.names.add(plan).or_else(|| {
+            // Numbers are given again, so the source must be asked about all customers again.
+            cache = Arc::new(CustomerCache::new(self.config.max_customers));
+            cached_plans.clear();
+            writer.names = PlanNames::default();
+            writer.names.add(plan)
+        });
+        cached_plans.push(published.book().id(plan));
+        // Before the entry, so that a lookup finds its plan.
+        self.swap(writer, published.with_cache(Arc::clone(&cache), cached_plans));
+        cache.insert(hash, number, is_stale);
+    }
+
+    /// Has every customer asked about again, because changes were missed. Until then, and if the source
+    /// does not answer, the last known plan decides.
+    pub fn forget_customers(&self) {
+        let mut writer = self.writer();
+        writer.changes += 1;
+        if let Customers::Cache(cache) = self.published.load().customers() {
+            cache.mark_stale();
+        }
+    }
+
+    /// Checks the plans with the rules of `rules`, which use them from now on. Numbers that do not fit
+    /// cause warnings, and the numbers of the rule decide.
+    pub fn use_rules(&self, rules: &RuleSet) {
+        let uses = PlanUse::all(rules);
+        let mut writer = self.writer();
+        if uses.is_empty() && writer.uses.is_empty() {
+            return;
+        }
+        writer.uses = uses;
+        let published = self.published.load_full();
+        let (book, customers) = (published.book().clone(), published.customers().clone());
+        self.replace(&mut writer, book, customers);
+    }
+
+    /// All plans.
+    pub fn book(&self) -> Arc<PlanBook> {
+        Arc::clone(self.published.load().book())
+    }
+
+    /// Frees replaced plans and customers that no request uses. Sources call it when they look for
+    /// changes.
+    pub fn free_retired(&self) {
+        free(&mut self.writer().retired);
+    }
+
+    /// What is known about plans.
+    pub fn status(&self) -> PlansStatus {
+        let warnings = self.writer().warnings.clone();
+        let published = self.published.load();
+        let (customers, customer_bytes, of_table) = match published.customers() {
+            Customers::Table(table) => (table.len(), table.bytes(), table.warning()),
+            Customers::Cache(cache) => (cache.len(), cache.bytes(), None),
+        };
+        let unknown = self.unknown_plans.all().map(|count| count.load(Ordering::Relaxed));
+        PlansStatus {
+            plans: published.book().len(),
+            customers,
+            customer_bytes,
+            decided_by_unknown_plan: unknown.sum(),
+            warnings: of_table.into_iter().chain(warnings).collect(),
+        }
+    }
+
+    /// Publishes new content. Logs the warnings that the content before did not have.
+    fn replace(&self, writer: &mut Writer, book: Arc<PlanBook>, customers: Customers) {
+        let (next, warnings) = Published::new(book, customers, &writer.names, &writer.uses);
+        for warning in warnings.iter().filter(|warning| !writer.warnings.contains(warning)) {
+            tracing::warn!("{warning}");
+        }
+        writer.warnings = warnings;
+        self.swap(writer, next);
+    }
+
+    fn swap(&self, writer: &mut Writer, next: Published) {
+        free(&mut writer.retired);
+        writer.retired.push(self.published.swap(Arc::new(next)));
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        // A panic leaves the content before the change, which is valid.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn free(retired: &mut Vec<Arc<Published>>) {
+    retired.retain(|published| Arc::strong_count(published) > 1);
+}

@@ -1,0 +1,134 @@
+//! Reads customers from lines `customer,plan`, for files of millions.
+//!
+//! The format is that of RFC 4180 without line breaks in fields: a field with a comma or a quote is in
+//! quotes, and a quote in it is doubled. A first line `customer,plan`, empty lines, and lines that
+//! start with `#` are skipped.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead, Read};
+
+use super::book::shown;
+
+/// Longest line in bytes, without its end.
+const LINE_BYTES_MAX: usize = 16_384;
+
+/// The optional first line.
+const HEAD: (&str, &str) = ("customer", "plan");
+
+/// Why customers cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CustomersError {
+    /// The file cannot be read.
+    #[error("cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// A line is wrong.
+    #[error("line {line}: {what}")]
+    Line {
+        /// The number of the line, from 1.
+        line: u64,
+        /// The problem, and the fix.
+        what: String,
+    },
+}
+
+/// Passes every customer of `lines` with its plan to `add`. Keeps only one line in memory.
+///
+/// # Errors
+///
+/// The first line that is wrong or that `add` refuses, or an error of reading.
+pub fn read_customers(
+    mut lines: impl BufRead,
+    mut add: impl FnMut(&str, &str) -> Result<(), String>,
+) -> Result<(), CustomersError> {
+    let mut buffer = Vec::new();
+    for line in 1.. {
+        buffer.clear();
+        let bytes_max = LINE_BYTES_MAX as u64 + 2;
+        if lines.by_ref().take(bytes_max).read_until(b'\n', &mut buffer)? == 0 {
+            break;
+        }
+        read_line(&buffer, line, &mut add).map_err(|what| CustomersError::Line { line, what })?;
+    }
+    Ok(())
+}
+
+/// The number of lines, which is at least that of the customers.
+///
+/// # Errors
+///
+/// An error of reading.
+pub fn count_lines(mut lines: impl BufRead) -> io::Result<usize> {
+    let mut count = 0;
+    let mut is_open = false;
+    loop {
+        let chunk = lines.fill_buf()?;
+        let Some(last) = chunk.last() else { break };
+        is_open = *last != b'\n';
+        count += chunk.iter().filter(|byte| **byte == b'\n').count();
+        let length = chunk.len();
+        lines.consume(length);
+    }
+    Ok(count + usize::from(is_open))
+}
+
+fn read_line(
+    bytes: &[u8],
+    line: u64,
+    add: &mut impl FnMut(&str, &str) -> Result<(), String>,
+) -> Result<(), String> {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    if bytes.len() > LINE_BYTES_MAX {
+        return Err(format!("more than {LINE_BYTES_MAX} bytes; write one customer per line"));
+    }
+    let text = str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text; save it as UTF-8")?;
+    let text = if line == 1 { text.strip_prefix('\u{feff}').unwrap_or(text) } else { text };
+    if text.is_empty() || text.starts_with('#') {
+        return Ok(());
+    }
+    let (customer, rest) = field(text)?;
+    let Some(rest) = rest.strip_prefix(',') else {
+        return Err(format!("`{}` has no plan; write `customer,plan`", shown(&customer)));
+    };
+    let (plan, rest) = field(rest)?;
+    if !rest.is_empty() {
+        let what = format!("`{}` follows the plan", shown(rest));
+        return Err(format!("{what}; write `customer,plan`, and a field with a comma in quotes"));
+    }
+    if line == 1 && (&*customer, &*plan) == HEAD {
+        return Ok(());
+    }
+    add(&customer, &plan)
+}
+
+/// The first field of `text`, and the text after it.
+fn field(text: &str) -> Result<(Cow<'_, str>, &str), String> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find(',').unwrap_or(text.len());
+        let (field, rest) = text.split_at(end);
+        if field.contains('"') {
+            let what = format!("a quote inside of `{}`", shown(field));
+            return Err(format!("{what}; write the field in quotes, and the quote twice"));
+        }
+        return Ok((Cow::Borrowed(field), rest));
+    };
+    let mut field = Cow::Borrowed("");
+    let mut rest = quoted;
+    loop {
+        let Some((part, after)) = rest.split_once('"') else {
+            return Err("a quote is not closed in this line; add the second one".to_owned());
+        };
+        field += part;
+        match after.strip_prefix('"') {
+            Some(more) => {
+                field += "\"";
+                rest = more;
+            }
+            None if after.is_empty() || after.starts_with(',') => return Ok((field, after)),
+            None => {
+                let what = format!("`{}` follows a closing quote", shown(after));
+                return Err(format!("{what}; write a quote inside of quotes twice"));
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Tests of the cache of customers, for a source that is asked about each of them.
+
+use std::collections::HashMap;
+
+use super::*;
+use crate::plans::plan_names::NAMES_MAX;
+use crate::testing::Rng;
+
+fn of_default() -> RuleSet {
+    rules("requests: 5, window: 1m", "{ customer: key, default: free }")
+}
+
+#[test]
+fn a_customer_is_asked_about_once() {
+    let (plans, rules) = (with_cache(100), of_default());
+    plans.publish_book(book(BOOK));
+    assert_eq!(limit_of(&plans, &rules, "acme"), "unknown");
+    assert_eq!(last_known(&plans, &rules, "acme"), "100", "the default decides meanwhile");
+    let changes = plans.changes();
+    plans.assign_fetched("acme", Some("pro"), changes);
+    plans.assign_fetched("new", None, changes);
+    assert_eq!(limit_of(&plans, &rules, "acme"), "1000");
+    assert_eq!(limit_of(&plans, &rules, "new"), "100", "the source has no plan for it");
+    assert_eq!(limit_of(&plans, &rules, ""), "100", "no customer is asked about");
+    assert_eq!(plans.status().customers, 2);
+}
+
+#[test]
+fn changes_apply_also_to_unasked_customers() {
+    let (plans, rules) = (with_cache(100), of_default());
+    plans.publish_book(book(BOOK));
+    for (plan, limit) in [(Some("pro"), "1000"), (Some("house"), "unlimited"), (None, "100")] {
+        plans.assign("acme", plan);
+        assert_eq!(limit_of(&plans, &rules, "acme"), limit);
+    }
+}
+
+#[test]
+fn the_last_known_plan_stays_until_asked_again() {
+    let (plans, rules) = (with_cache(100), of_default());
+    plans.publish_book(book(BOOK));
+    plans.assign("acme", Some("pro"));
+    plans.forget_customers();
+    assert_eq!(limit_of(&plans, &rules, "acme"), "unknown");
+    assert_eq!(last_known(&plans, &rules, "acme"), "1000");
+    plans.assign_fetched("acme", Some("free"), plans.changes());
+    assert_eq!(limit_of(&plans, &rules, "acme"), "100");
+}
+
+/// A reply of the source may be older than a change that came after the question.
+#[test]
+fn a_reply_from_before_a_change_is_asked_again() {
+    let (plans, rules) = (with_cache(100), of_default());
+    plans.publish_book(book(BOOK));
+    let asked = plans.changes();
+    plans.assign("other", Some("pro"));
+    plans.assign_fetched("acme", Some("pro"), asked);
+    assert_eq!(limit_of(&plans, &rules, "acme"), "unknown");
+    assert_eq!(last_known(&plans, &rules, "acme"), "1000");
+    let asked = plans.changes();
+    plans.forget_customers();
+    plans.assign_fetched("acme", Some("pro"), asked);
+    assert_eq!(limit_of(&plans, &rules, "acme"), "unknown");
+}
+
+#[test]
+fn plans_may_be_defined_after_their_customers() {
+    let (plans, rules) = (with_cache(100), of_default());
+    plans.assign("acme", Some("pro"));
+    plans.assign("bank", Some("gone"));
+    assert_eq!(limit_of(&plans, &rules, "acme"), "own 5", "no plan is defined");
+    plans.publish_book(book(BOOK));
+    assert_eq!(limit_of(&plans, &rules, "acme"), "1000");
+    assert_eq!(limit_of(&plans, &rules, "bank"), "100", "the default");
+    // Other numbers of plans.
+    plans.publish_book(book("plans: { gone: { calls: 9 }, pro: { calls: 8 } }"));
+    assert_eq!(limit_of(&plans, &rules, "acme"), "8");
+    assert_eq!(limit_of(&plans, &rules, "bank"), "9");
+    plans.publish_book(PlanBook::default());
+    assert_eq!(limit_of(&plans, &rules, "acme"), "own 5");
+    assert_eq!(plans.status().decided_by_unknown_plan, 3);
+}
+
+#[test]
+fn names_of_plans_are_bounded() {
+    let (plans, rules) = (with_cache(100), of_default());
+    plans.publish_book(book(BOOK));
+    plans.assign("acme", Some("pro"));
+    for name in 0..NAMES_MAX {
+        plans.assign("bank", Some(&format!("plan {name}")));
+    }
+    assert_eq!(limit_of(&plans, &rules, "bank"), "100", "it is not defined");
+    assert_eq!(limit_of(&plans, &rules, "acme"), "unknown", "its number was given again");
+    plans.assign("acme", Some("pro"));
+    assert_eq!(limit_of(&plans, &rules, "acme"), "1000");
+}
+
+/// No customer has the plan of another one, and the size is bounded, under any sequence of changes.
+#[test]
+fn a_full_cache_evicts() {
+    let mut rng = Rng::new(7);
+    let cache = CustomerCache::new(64);
+    let seed = KeySeed::fixed([1, 2]);
+    let mut model: HashMap<u64, (Option<u16>, bool)> = HashMap::new();
+    let mut hits = 0;
+    for round in 0..20_000 {
+        let customer = rng.below(200);
+        let hash = CustomerHash::of(&seed, &customer.to_string());
+        let (plan, is_stale) = (rng.chance(80).then(|| rng.below(9) as u16), rng.chance(10));
+        if rng.chance(50) {
+            cache.insert(hash, plan, is_stale);
+            model.insert(customer, (plan, is_stale));
+            let found = cache.find(hash).expect("it was just added");
+            assert_eq!((found.plan, found.is_stale), (plan, is_stale));
+        } else if rng.chance(1) {
+            cache.mark_stale();
+            model.values_mut().for_each(|known| known.1 = true);
+        } else if let Some(found) = cache.find(hash) {
+            hits += 1;
+            assert_eq!((found.plan, found.is_stale), model[&customer], "round {round}");
+        }
+        assert!(cache.len() <= 64, "{}", cache.len());
+    }
+    assert!(hits > 1000, "{hits} lookups found a customer");
+    assert_eq!((cache.len(), cache.is_empty(), cache.bytes()), (64, false, 512));
+}
+
+/// A customer that requests name stays, however many others come once.
+#[test]
+fn a_customer_in_use_is_not_evicted() {
+    let cache = CustomerCache::new(8);
+    let seed = KeySeed::fixed([1, 2]);
+    let hash = |customer: &str| CustomerHash::of(&seed, customer);
+    cache.insert(hash("acme"), Some(1), false);
+    for other in 0..1000 {
+        assert!(cache.find(hash("acme")).is_some(), "{other} others have come");
+        cache.insert(hash(&other.to_string()), None, false);
+    }
+}
