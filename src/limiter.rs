@@ -3,7 +3,8 @@
 //!
 //! A decision has three parts:
 //!
-//! 1. [`Limiter::begin`] prepares one query per descriptor.
+//! 1. [`Limiter::resolve`] finds rules and limits, and [`Limiter::prepare_all`] prepares one query per
+//!    descriptor.
 //! 2. The counters are queried. In memory this is a plain call, and a request with one descriptor
 //!    needs no future and no allocation. In Redis the queries are sent concurrently and awaited.
 //! 3. [`Limiter::finish`] interprets the results.
@@ -42,6 +43,7 @@ mod inspect;
 mod lease_id;
 mod metadata;
 mod pending;
+mod planned;
 mod resolve;
 mod resolved;
 mod rollback_guard;
@@ -59,6 +61,7 @@ use decided::DecidedDescriptor;
 use divided::Divider;
 use lease_id::LeaseIds;
 use pending::PendingDescriptor;
+use planned::{LimitFinder, PlannedLimits, UnknownCustomers};
 use resolved::{CounterQuery, ResolvedDescriptor};
 
 /// Decides requests against the counters of one backend.
@@ -73,6 +76,8 @@ pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
     local: Option<LocalCounters>,
     /// `None` without the quota service.
     divider: Option<Divider>,
+    /// `None` without a source of plans.
+    planned: Option<PlannedLimits>,
 }
 
 /// The pending descriptors of one request. Most requests have one.
@@ -83,7 +88,8 @@ impl<S: SharedStore> Limiter<S> {
     pub fn new(backend: Backend<S>, seed: KeySeed, config: ResponseSettings) -> Limiter<S> {
         let backend = Arc::new(backend);
         let (on_error, lease_ids) = (OnError::default(), LeaseIds::new());
-        Limiter { backend, seed, config, on_error, lease_ids, local: None, divider: None }
+        let (local, divider, planned) = (None, None, None);
+        Limiter { backend, seed, config, on_error, lease_ids, local, divider, planned }
     }
 
     /// Sets the fallback for rules without `on_error`. The default allows.
@@ -154,7 +160,8 @@ impl<S: SharedStore> Limiter<S> {
         now: Micros,
     ) -> Verdict {
         let mut pending = PendingDescriptors::new();
-        self.begin(&mut pending, rules, request, now);
+        self.resolve(&mut pending, rules, request, now);
+        self.prepare_all(&mut pending);
         let divided = self.divided();
         for descriptor in &mut pending {
             if !divided.is_some_and(|rules| descriptor.query_share(rules)) {
@@ -174,7 +181,12 @@ impl<S: SharedStore> Limiter<S> {
         now: Micros,
     ) -> Verdict {
         let mut pending = PendingDescriptors::new();
-        self.begin(&mut pending, rules, request, now);
+        let unknown = self.resolve(&mut pending, rules, request, now);
+        if !unknown.is_empty() && self.ask(&unknown, request).await {
+            pending.clear();
+            self.resolve(&mut pending, rules, request, now);
+        }
+        self.prepare_all(&mut pending);
         let (divided, timeout) = (self.divided(), request.timeout);
         if let [descriptor] = &mut *pending {
             // One descriptor needs no list of futures.
@@ -186,20 +198,38 @@ impl<S: SharedStore> Limiter<S> {
         self.finish(rules, request, &mut pending, now)
     }
 
-    /// The part before the store: resolves every descriptor and prepares its query. `pending` is
-    /// filled in place, because its items are large to move.
+    /// The first part before the store: resolves every descriptor. Takes nothing, so it may run again
+    /// for the same request. `pending` is filled in place, because its items are large to move. Returns
+    /// the customers whose plan is not known.
     #[inline]
-    fn begin<'r>(
+    fn resolve<'r, 'd>(
         &self,
         pending: &mut PendingDescriptors<'r>,
         rules: &'r RuleSet,
-        request: &Request<'_>,
+        request: &Request<'d>,
         now: Micros,
-    ) {
+    ) -> UnknownCustomers<'d> {
+        let planned = self.planned.as_ref();
+        let mut limits = LimitFinder { planned, unknown: UnknownCustomers::new() };
         for descriptor in request.descriptors {
-            let resolved = resolve::descriptor(rules, request, descriptor, &self.seed);
+            let resolved = resolve::descriptor(rules, request, descriptor, &self.seed, &mut limits);
             pending.push(PendingDescriptor::new(resolved, now));
         }
+        limits.unknown
+    }
+
+    /// Asks the source of plans about customers, as long as `request` may wait. Returns whether there is
+    /// a source.
+    async fn ask(&self, customers: &[&str], request: &Request<'_>) -> bool {
+        let source = self.planned.as_ref().and_then(|planned| planned.source.as_deref());
+        let Some(source) = source else { return false };
+        until_due(request, pin!(source.fetch(customers))).await;
+        true
+    }
+
+    /// The second part before the store: prepares the query of every descriptor.
+    #[inline]
+    fn prepare_all(&self, pending: &mut PendingDescriptors<'_>) {
         resolve::drop_replaced(pending);
         resolve::open_leases(pending, &self.lease_ids);
         for descriptor in pending {

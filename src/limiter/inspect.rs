@@ -5,9 +5,10 @@
 
 use crate::algorithm;
 use crate::decision::Decision;
-use crate::descriptor::Entry;
+use crate::descriptor::{Entry, split_lease};
 use crate::key::{CounterKey, KeySeed};
 use crate::limit::Limit;
+use crate::plans::PlanChoice;
 use crate::rules::{Found, Rule, RuleLimit, RuleSet};
 use crate::store::{SharedStore, StoreError};
 use crate::time::Micros;
@@ -19,7 +20,7 @@ use super::{Limiter, LocalCounters, resolve};
 pub struct Counter<'r> {
     /// The counter's rule.
     pub rule: &'r Rule,
-    /// The rule's limit.
+    /// The rule's limit, or that of a plan ([`Limiter::plan_of`]).
     pub limit: &'r Limit,
     /// The counter's key.
     pub key: CounterKey,
@@ -76,6 +77,19 @@ impl<S: SharedStore> Limiter<S> {
         entries: &[Entry<'_>],
     ) -> Result<Counter<'r>, NoCounter> {
         find_counter(&self.seed, rules, domain, entries)
+    }
+
+    /// The plan of the descriptor with these entries, whose counter is `counter`. `None` if its rule does
+    /// not use plans, or without a source of plans. A `lease` entry is not part of the counter.
+    pub fn plan_of<'r>(
+        &self,
+        counter: &Counter<'r>,
+        entries: &[Entry<'_>],
+    ) -> Option<PlanChoice<'r>> {
+        let plans = self.plans()?;
+        let Counter { rule, limit, .. } = *counter;
+        let others = split_lease(entries).filter(|_| rule.leases()).map(|(_, others)| others);
+        plans.choice(rule, limit, others.as_deref().unwrap_or(entries))
     }
 
     /// The counter's state at `local` by the local clock: one decision about 0 hits per tier.

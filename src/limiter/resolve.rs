@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::lease_id::{self, LeaseIds};
 use super::pending::PendingDescriptor;
+use super::planned::LimitFinder;
 use super::resolved::{CounterQuery, LeaseUse, ResolvedDescriptor};
 use crate::decision::DecisionReason;
 use crate::descriptor::{Descriptor, Entry, Request, split_lease};
@@ -32,14 +33,15 @@ pub(super) fn open_leases(pending: &mut [PendingDescriptor<'_>], ids: &LeaseIds)
 
 /// Resolves one descriptor, regardless of the others of its request.
 #[inline]
-pub(super) fn descriptor<'r>(
+pub(super) fn descriptor<'r, 'd>(
     rules: &'r RuleSet,
     request: &Request<'_>,
-    descriptor: &Descriptor<'_>,
+    descriptor: &Descriptor<'d>,
     seed: &KeySeed,
+    limits: &mut LimitFinder<'_, 'd>,
 ) -> ResolvedDescriptor<'r> {
     let hits = descriptor.hits(request.hits_addend);
-    if let Some(resolved) = closing_lease(rules, request, descriptor, seed) {
+    if let Some(resolved) = closing_lease(rules, request, descriptor, seed, limits) {
         return resolved;
     }
     let found = rules.find(request.domain, descriptor.entries);
@@ -63,8 +65,11 @@ pub(super) fn descriptor<'r>(
             }
             RuleLimit::Limit(limit) => {
                 let hits = rule.weigh(hits, descriptor.entries);
+                let Some(limit) = limits.limit(rule, limit, descriptor.entries) else {
+                    let reason = DecisionReason::Unlimited(rule.index);
+                    return ResolvedDescriptor::Uncounted { rule: Some(rule), reason };
+                };
                 let key = rule.key(seed, descriptor.entries);
-                let limit = Cow::Borrowed(limit);
                 let query = CounterQuery { rule: Some(rule), limit, key, hits, lease: None };
                 ResolvedDescriptor::Counter(query)
             }
@@ -91,6 +96,7 @@ fn closing_lease<'r>(
     request: &Request<'_>,
     descriptor: &Descriptor<'_>,
     seed: &KeySeed,
+    limits: &LimitFinder<'_, '_>,
 ) -> Option<ResolvedDescriptor<'r>> {
     let (rule, id, entries) = rule_with_leases(rules, request.domain, descriptor.entries)?;
     let RuleLimit::Limit(limit) = &rule.limit else { return None };
@@ -98,7 +104,7 @@ fn closing_lease<'r>(
     let hits = rule.weigh(descriptor.hits(request.hits_addend).abs(), &entries);
     Some(ResolvedDescriptor::Counter(CounterQuery {
         rule: Some(rule),
-        limit: Cow::Borrowed(limit),
+        limit: limits.limit_of_lease(rule, limit, &entries),
         key: rule.key(seed, &entries),
         hits: if limit.counts_slots() { -hits } else { hits },
         lease: Some(LeaseUse::Close(lease_id::parse(id))),

@@ -14,6 +14,7 @@ mod costs;
 mod divided;
 mod large_limits;
 mod leases;
+mod planned;
 mod simulation;
 mod waiting;
 
