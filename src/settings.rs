@@ -52,8 +52,8 @@ pub use section::Setting;
 pub use sections::{
     AdminSettings, ClientCert, ClockSettings, DrainSettings, FallbackSettings, FunctionChoice,
     GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings, MetricsSettings,
-    ReadyzSettings, RedisSettings, RequireRules, ResponseSettings, RlqsSettings, RulesSettings,
-    StoreKind, StoreSettings, TracingSettings, XdsSettings,
+    PlanSourceKind, PlansSettings, ReadyzSettings, RedisSettings, RequireRules, ResponseSettings,
+    RlqsSettings, RulesSettings, StoreKind, StoreSettings, TracingSettings, XdsSettings,
 };
 pub use sources::{Flags, Loaded, load, process_env};
 
@@ -81,6 +81,8 @@ settings! {
     request: RequestBounds,
     /// Limits that are divided among Envoys.
     rlqs: RlqsSettings,
+    /// Numbers of limits by customer.
+    plans: PlansSettings,
     /// Decisions while the store fails.
     fallback: FallbackSettings,
     /// The conditions of readiness.

@@ -7,7 +7,7 @@ use super::Settings;
 use super::problem::Problem;
 use super::reader::WrittenText;
 use super::scalar::is_server_name;
-use super::sections::{GrpcSettings, StoreKind, XdsSettings};
+use super::sections::{GrpcSettings, PlanSourceKind, StoreKind, XdsSettings};
 
 /// All problems of `settings`, which were parsed from `written`.
 pub(super) fn problems(
@@ -17,7 +17,8 @@ pub(super) fn problems(
     let mut problems = same_addresses(settings);
     problems.extend(no_rules(settings, written));
     let tls = [grpc_tls(&settings.grpc), redis_tls(settings), xds_tls(&settings.xds)];
-    problems.extend(tls.into_iter().flatten().map(Problem::Combination));
+    let texts = tls.into_iter().flatten().chain(plan_source(settings, written));
+    problems.extend(texts.map(Problem::Combination));
     problems
 }
 
@@ -93,6 +94,27 @@ fn xds_tls(xds: &XdsSettings) -> Vec<String> {
         ));
     }
     problems
+}
+
+/// A problem if the source of plans lacks what it needs.
+fn plan_source(settings: &Settings, written: &BTreeMap<String, WrittenText>) -> Option<String> {
+    let plans = &settings.plans;
+    // A bad address is reported as such.
+    let has_url = written.get("plans.url").is_some_and(|url| !url.text.is_empty());
+    let text = match plans.source {
+        PlanSourceKind::File if plans.file.is_none() => {
+            "plans.source `file` needs plans.file; set it"
+        }
+        PlanSourceKind::Redis if settings.store.kind != StoreKind::Redis => {
+            "plans.source `redis` needs store.kind `redis`; set it, or use another source"
+        }
+        PlanSourceKind::Http if !has_url => "plans.source `http` needs plans.url; set it",
+        PlanSourceKind::None
+        | PlanSourceKind::File
+        | PlanSourceKind::Redis
+        | PlanSourceKind::Http => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// A problem if only one of the two files is set.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustls::pki_types::ServerName;
 
+use super::secret::SecretUrl;
 use crate::duration::{self, Style};
 use crate::tls::SanName;
 
@@ -137,6 +138,19 @@ pub(super) fn host_and_port(text: &str) -> Result<String, String> {
         }
         _ => Err("is not a host and a port; write one such as `envoy-gateway:18001`".to_owned()),
     }
+}
+
+/// The address of a page: `http` or `https`, and a host, without a password.
+pub(super) fn web_url(text: &str) -> Result<SecretUrl, String> {
+    let what = "is not an address; write one such as `https://plans.example/v1/plans`, and put a \
+                password into a file";
+    let uri = text.parse::<http::Uri>().map_err(|_| what.to_owned())?;
+    let is_known = match (uri.scheme_str(), uri.host()) {
+        (Some("http"), Some(host)) => !host.is_empty(),
+        (Some("https"), Some(host)) => is_server_name(host),
+        _ => false,
+    };
+    if is_known && !text.contains('@') { Ok(SecretUrl::new(text)) } else { Err(what.to_owned()) }
 }
 
 /// Whether a certificate of a server can have the name `host`: a DNS name or an IP address, IPv6 with or
@@ -310,6 +324,19 @@ mod tests {
         assert_eq!(paths(r#"["a,b"]"#), Ok(vec!["a,b".into()]));
         assert_eq!(paths("[]"), Ok(Vec::new()));
         assert!(paths("").is_err());
+    }
+
+    #[test]
+    fn addresses_of_pages_have_a_scheme_and_a_host() {
+        for text in ["http://h", "http://h:1/p?q=1", "https://a.example/p", "https://[::1]:1"] {
+            assert_eq!(web_url(text).map(|url| url.reveal().to_owned()), Ok(text.to_owned()));
+        }
+        for text in
+            ["", "h:1", "/p", "ftp://h", "http://", "https://a..b", "http://u:p@h", "http:/h"]
+        {
+            let error = web_url(text).expect_err(text);
+            assert!(error.contains("https://plans.example"), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -3,6 +3,28 @@
 use super::*;
 
 #[test]
+fn a_source_of_plans_needs_its_place() {
+    let table = [
+        ("plans: {source: none}", None),
+        ("plans: {source: file}", Some("plans.source `file` needs plans.file; set it")),
+        ("plans: {source: file, file: p.yaml, customers_file: c.csv}", None),
+        ("plans: {file: p.yaml, url: 'http://h'}", None),
+        ("plans: {source: http}", Some("plans.source `http` needs plans.url; set it")),
+        ("plans: {source: http, url: 'https://h/p'}", None),
+        ("plans: {source: http, url: 'h/p'}", Some("is not an address")),
+        ("plans: {source: redis}", Some("plans.source `redis` needs store.kind `redis`;")),
+        ("{plans: {source: redis}, redis: {url: 'redis://h'}}", None),
+        ("plans: {source: fil}", Some("write `none` or `file` or `redis` or `http`")),
+    ];
+    for (file, expected) in table {
+        let lines = run(file, &[], Flags::default()).err().unwrap_or_default();
+        assert_eq!(lines.len(), usize::from(expected.is_some()), "{file}: {lines:?}");
+        let part = expected.unwrap_or_default();
+        assert!(lines.iter().all(|line| line.contains(part)), "{file}: {lines:?}");
+    }
+}
+
+#[test]
 fn settings_of_tls_need_each_other() {
     const REDIS: &str = "redis.tls_cert and redis.tls_key go together";
     const XDS: &str = "rules.xds.tls_cert and rules.xds.tls_key go together";

@@ -28,7 +28,9 @@ const NEEDED_SAMPLE: &str = "sample";
 /// The settings without which `path` is a problem.
 fn needed(path: &str) -> impl Iterator<Item = &'static str> {
     let of_tls = ["grpc.tls_cert", "grpc.tls_key", "grpc.tls_client_ca"];
-    of_tls.into_iter().filter(move |needed| path.starts_with("grpc.tls_") && *needed != path)
+    let of_tls = of_tls.into_iter();
+    let of_tls = of_tls.filter(move |needed| path.starts_with("grpc.tls_") && *needed != path);
+    of_tls.chain((path == "plans.source").then_some("plans.file"))
 }
 
 /// A text with another value than the default, as the setting is shown.
