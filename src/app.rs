@@ -29,6 +29,7 @@ mod certificates;
 mod decision_log;
 mod files;
 mod metrics;
+mod plans;
 mod readiness;
 mod rlqs;
 mod service;
@@ -37,12 +38,14 @@ mod signals;
 mod watch;
 
 pub use files::check_files;
+pub use plans::plan_warnings;
 
 use active_rules::{ActiveRules, Trigger};
 use admin_pages::AdminPages;
 use background::Background;
 use certificates::CertificateWatcher;
 use metrics::AllMetrics;
+use plans::{FileSource, RunningPlans};
 use readiness::Readiness;
 use rlqs::{EnvoyStreams, RunningRlqs};
 use service::{RequestRecorder, Service};
@@ -57,6 +60,8 @@ pub struct App {
     shutdown: sync::watch::Sender<bool>,
     shutdown_tasks: ShutdownTasks,
     _certificates: Option<CertificateWatcher>,
+    /// `None` without a source of plans.
+    plans: Option<RunningPlans>,
     /// `None` unless a server sends rules.
     _xds: Option<xds::XdsClient>,
     /// `None` if `rules.watch` is off.
@@ -105,7 +110,8 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
         let mut signals = Signals::new()?;
         let drain = settings.drain.clone();
         let app = App::start(settings)?;
-        let reload = reloader(app.rules.clone())?;
+        let plan_files = app.plans.as_ref().and_then(RunningPlans::files);
+        let reload = reloader(app.rules.clone(), plan_files)?;
         // `join` blocks, so it needs a thread.
         let (joined, server_end) = oneshot::channel();
         thread::spawn(move || joined.send(app.serving.join()));
@@ -149,13 +155,19 @@ pub fn run(settings: Settings) -> Result<(), StartError> {
     })
 }
 
-/// A thread that reloads the rules on request. Files may be on a hanging volume, and signals must be
-/// handled meanwhile.
-fn reloader(rules: Arc<ActiveRules>) -> io::Result<SyncSender<()>> {
+/// A thread that reloads the rules, and the files of plans, on request. Files may be on a hanging volume,
+/// and signals must be handled meanwhile.
+fn reloader(
+    rules: Arc<ActiveRules>,
+    plan_files: Option<Arc<FileSource>>,
+) -> io::Result<SyncSender<()>> {
     let (request, requested) = sync_channel(1);
     thread::Builder::new().name("weir-reload".into()).spawn(move || {
         for () in requested {
             rules.reload(Trigger::Signal);
+            if let Some(files) = &plan_files {
+                files.reload();
+            }
         }
     })?;
     Ok(request)
@@ -180,6 +192,7 @@ impl App {
         let bound = server::bind(config, tls, server_metrics.clone())?;
         let addresses = bound.addresses()?;
         let limiter = limiter(&settings, clock)?;
+        let (limiter, plans) = RunningPlans::start(&settings, limiter, &rules)?;
         let (limiter, quotas) = RunningRlqs::start(&settings, limiter, &rules, clock)?;
         let (limiter, rlqs) = (Arc::new(limiter), quotas.as_ref().map(|it| it.engine.clone()));
         let (recorder, span_exporter) = recorder(&settings, budget)?;
@@ -232,6 +245,7 @@ impl App {
             serving,
             shutdown,
             shutdown_tasks,
+            plans,
             _certificates: certificates,
             _xds: xds,
             _watcher: watcher,

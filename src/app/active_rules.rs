@@ -11,16 +11,16 @@
 //! response in which xDS gives up the domain also activates the refused files, so that the domain is
 //! never without rules.
 
-use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::watch::{Timing, Watcher};
 use super::{StartError, texts};
 use crate::escape::one_line;
+use crate::plans::Plans;
 use crate::rules::{
     Options, RuleProblem, RuleSet, RuleSources, XdsOutcome, XdsResource, XdsRules, XdsUpdate,
     domains_by_xds,
@@ -37,7 +37,7 @@ mod trigger;
 
 pub(super) use trigger::Trigger;
 
-use logged_texts::LoggedTexts;
+use logged_texts::{LoggedTexts, log_new_warnings, log_problems};
 use reasons::bounded;
 
 /// The fix in the error about missing rule files.
@@ -69,6 +69,8 @@ pub(super) struct ActiveRules {
     /// The reasons against the last response by xDS, one per line. `None` if there are none.
     xds_error: ArcSwapOption<String>,
     reloads: RuleReloads,
+    /// The plans that the rules use; not set without a source of plans.
+    plans: OnceLock<Arc<Plans>>,
     /// Earlier snapshots, until no request uses them: freeing many rules takes longer than a request.
     retired: Mutex<Vec<Arc<RuleSnapshot>>>,
     /// Whether the first load succeeded. False only with `rules.start_without_rules`.
@@ -148,6 +150,7 @@ impl ActiveRules {
             last_error: ArcSwapOption::from_pointee(error),
             xds_error: ArcSwapOption::empty(),
             reloads: RuleReloads::default(),
+            plans: OnceLock::new(),
             retired: Mutex::default(),
             reading: Mutex::default(),
             load_state: Mutex::new(LoadState {
@@ -173,6 +176,13 @@ impl ActiveRules {
         };
         let changed = move || rules.reload(Trigger::FileChange);
         Watcher::start("weir-rules", watched, Timing::default(), known, digest, changed)
+    }
+
+    /// Lets `plans` check the active rules and all later ones. Only the first call has an effect.
+    pub(super) fn use_plans(&self, plans: Arc<Plans>) {
+        // No rules are activated meanwhile.
+        let _load_state = self.load_state();
+        self.plans.get_or_init(|| plans).use_rules(&self.snapshot().rules);
     }
 
     /// The active rules, for use within a few microseconds: by a request or a page.
@@ -359,6 +369,9 @@ impl ActiveRules {
         let now = self.clock.now();
         log_new_warnings(&warnings, &before.warnings, logged, now);
         let metrics = RuleMetrics::new(&rules, &before.metrics, &self.budget);
+        if let Some(plans) = self.plans.get() {
+            plans.use_rules(&rules);
+        }
         let version = before.version + 1;
         let next = RuleSnapshot { version, rules, metrics, warnings, loaded_at: now };
         self.snapshot.store(Arc::new(next));
@@ -375,21 +388,5 @@ impl ActiveRules {
     fn load_state(&self) -> MutexGuard<'_, LoadState> {
         // A panic during a load leaves the record of the load before it, which is valid.
         self.load_state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Logs the warnings that are not in `before`, and were not logged a short time ago.
-fn log_new_warnings(warnings: &[String], before: &[String], logged: &mut LoggedTexts, now: Micros) {
-    let before: HashSet<&String> = before.iter().collect();
-    for warning in warnings.iter().filter(|warning| !before.contains(warning)) {
-        if logged.is_new(warning, now) {
-            tracing::warn!("{warning}");
-        }
-    }
-}
-
-fn log_problems(problems: &[RuleProblem]) {
-    for problem in problems {
-        tracing::error!("{problem}");
     }
 }

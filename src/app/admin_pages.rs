@@ -17,7 +17,10 @@ use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
 
 mod counter;
+mod plan;
 mod quotas;
+
+use plan::ShownPlan;
 
 /// The parts of the service that the admin port reads.
 pub(super) struct AdminPages {
@@ -60,12 +63,15 @@ impl AdminApi for AdminPages {
         let active = self.rules.snapshot_owned();
         let explanation = active.rules.explain(domain, &descriptor.entries());
         let hash = self.hash(&active.rules, domain, descriptor);
-        explained(&explanation, hash)
+        let entries = descriptor.entries();
+        let counter = self.limiter.counter(&active.rules, domain, &entries).ok();
+        let plan = counter.and_then(|counter| self.limiter.plan_of(&counter, &entries));
+        explained(&explanation, hash, plan.as_ref().map(ShownPlan::of))
     }
 
     fn explain_rule(&self, domain: &str, name: &str) -> Option<Value> {
         let explanation = self.rules.snapshot_owned().rules.explain_rule(domain, name)?;
-        Some(explained(&explanation, None))
+        Some(explained(&explanation, None, None))
     }
 
     async fn counter(
@@ -76,7 +82,8 @@ impl AdminApi for AdminPages {
         let active = self.rules.snapshot_owned();
         let counter = counter::find(&self.limiter, &active.rules, domain, descriptor)?;
         let hash = self.hash(&active.rules, domain, descriptor);
-        counter::read(&self.limiter, &counter, hash, self.clock.now()).await
+        let plan = self.limiter.plan_of(&counter, &descriptor.entries());
+        counter::read(&self.limiter, &counter, plan.as_ref(), hash, self.clock.now()).await
     }
 
     async fn delete_counter(
@@ -108,11 +115,17 @@ impl AdminPages {
     }
 }
 
-/// An explanation with the hash of the counter, and with the text of `weir explain`.
-fn explained(explanation: &Explanation, hash: Option<String>) -> Value {
+/// An explanation with the hash of the counter, with the plan if the rule uses one, and with the text of
+/// `weir explain`.
+fn explained(explanation: &Explanation, hash: Option<String>, plan: Option<ShownPlan>) -> Value {
     let mut shown = json!(explanation);
+    let mut text = explanation.to_string();
     shown["counter"] = json!(hash);
-    shown["text"] = json!(explanation.to_string());
+    if let Some(plan) = plan {
+        text.push_str(&plan.text());
+        shown["plan"] = json!(plan);
+    }
+    shown["text"] = json!(text);
     shown
 }
 

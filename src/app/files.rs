@@ -1,8 +1,9 @@
-//! Checks the files that settings name, rules excepted: certificates, private keys and passwords.
+//! Checks the files that settings name, rules excepted: certificates, private keys, passwords and plans.
 
 use std::fmt::Display;
 use std::sync::Arc;
 
+use super::plans;
 use crate::escape::one_line;
 use crate::server::{TlsAcceptor, TlsConfig};
 use crate::settings::{Settings, StoreKind};
@@ -25,7 +26,7 @@ pub fn check_files(settings: &Settings) -> Vec<String> {
         problem(xds::check_files(&settings.xds, SystemClock::new())),
         problem(collectors),
     ];
-    problems.into_iter().flatten().collect()
+    problems.into_iter().flatten().chain(plans::check(&settings.plans)).collect()
 }
 
 /// The text of an error, on one line.

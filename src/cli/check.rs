@@ -18,6 +18,10 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     let Some(rules) = source.read()?.filter(|_| problems.is_empty()) else {
         return Ok(exit::NEGATIVE);
     };
+    let plan_warnings = source.settings.as_ref().map(|one| app::plan_warnings(one, &rules));
+    for warning in plan_warnings.unwrap_or_default() {
+        say(format_args!("warning: {warning}"));
+    }
     let changed = rules.rules().iter().filter(|rule| !rule.overlays.is_empty()).count();
     let (rules, files) = (rules.rules().len(), rules.files().len());
     let mut out = std::io::stdout().lock();

@@ -1,8 +1,9 @@
-//! The texts that the log had a short time ago.
+//! Logs warnings and problems of rules, and remembers the texts that the log had a short time ago.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use crate::rules::RuleProblem;
 use crate::time::Micros;
 
 /// How long a text is remembered.
@@ -36,6 +37,28 @@ impl LoggedTexts {
         }
         self.times.insert(hash, now);
         true
+    }
+}
+
+/// Logs the warnings that are not in `before`, and were not logged a short time ago.
+pub(super) fn log_new_warnings(
+    warnings: &[String],
+    before: &[String],
+    logged: &mut LoggedTexts,
+    now: Micros,
+) {
+    let before: HashSet<&String> = before.iter().collect();
+    for warning in warnings.iter().filter(|warning| !before.contains(warning)) {
+        if logged.is_new(warning, now) {
+            tracing::warn!("{warning}");
+        }
+    }
+}
+
+/// Logs the problems of rules, one line each.
+pub(super) fn log_problems(problems: &[RuleProblem]) {
+    for problem in problems {
+        tracing::error!("{problem}");
     }
 }
 

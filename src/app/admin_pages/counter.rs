@@ -2,11 +2,13 @@
 
 use serde::Serialize;
 
+use super::plan::ShownPlan;
 use super::rfc_3339;
 use crate::decision::Decision;
 use crate::descriptor::ParsedDescriptor;
 use crate::key::CounterKey;
 use crate::limiter::{Counter, Limiter, NoCounter};
+use crate::plans::{PlanChoice, PlanLimit};
 use crate::rules::{Location, Rule, RuleSet};
 use crate::server::CounterError;
 use crate::store::StoreError;
@@ -21,6 +23,9 @@ struct ShownCounter<'a> {
     denied: bool,
     /// When every tier has room for one more hit; `None` if it has now, or never.
     denied_until: Option<String>,
+    /// The plan that gives the numbers, if the rule uses plans.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<ShownPlan>,
     tiers: Vec<ShownTier>,
     #[serde(flatten)]
     place: Place<'a>,
@@ -77,20 +82,32 @@ struct ShownCalendar {
     window_end: String,
 }
 
-/// The counter and the state of each of its tiers at `now`, as JSON. Counts nothing. `hash` names
-/// the counter at `/top`.
+/// The counter and the state of each of its tiers at `now`, as JSON, under the limit of its `plan`.
+/// Counts nothing. `hash` names the counter at `/top`.
 pub(super) async fn read(
     limiter: &Limiter,
     counter: &Counter<'_>,
+    plan: Option<&PlanChoice<'_>>,
     hash: Option<String>,
     now: Micros,
 ) -> Result<String, CounterError> {
+    let counter = &match plan.map(|plan| &plan.limit) {
+        Some(PlanLimit::Plan(limit)) => Counter { limit, ..*counter },
+        Some(PlanLimit::Unlimited) => {
+            let why =
+                "its plan is unlimited, so nothing is counted; POST it to /explain to see why";
+            return Err(CounterError::NoCounter(why.to_owned()));
+        }
+        Some(PlanLimit::Own(_) | PlanLimit::Unknown { .. }) | None => *counter,
+    };
     let tiers = limiter.inspect(counter, now).await.map_err(store_failed)?;
     Ok(json(&ShownCounter {
         identity: identity(counter),
         denied: tiers.iter().any(|tier| tier.remaining == 0),
         denied_until: denied_until(&tiers, now).map(rfc_3339),
         tiers: tiers.iter().map(|decision| tier(counter, decision, now)).collect(),
+        plan: plan.map(ShownPlan::of),
+        tiers: tiers.iter().map(|decision| tier(counter, decision)).collect(),
         place: place(limiter, counter, hash),
     }))
 }
