@@ -44,6 +44,12 @@ const REJECTED: &[(&str, &[&str])] = &[
         &["is not the address of a collector"],
     ),
     ("log: {level: 'a[b=info'}", &["is not a log level"]),
+    ("plans: {source: file}", &["plans.source `file` needs plans.file"]),
+    ("plans: {source: redis}", &["plans.source `redis` needs store.kind `redis`"]),
+    ("plans: {source: http}", &["plans.source `http` needs plans.url"]),
+    ("plans: {source: http, url: 'http://u:hunter2@h'}", &["put a password into a file"]),
+    ("plans: {source: file, file: DIR/missing}", &["plans.file: "]),
+    ("plans: {source: file, file: DIR/missing, customers_file: DIR/missing}", &["plans.file: "]),
     (
         "{grpc: {tls_client_san: a}, redis: {url: 'redis://'}}",
         &["redis.url: ", "grpc.tls_client_san needs"],
@@ -67,6 +73,8 @@ const ACCEPTED: &[&str] = &[
     "rules: {xds: {tls_ca: missing}}",
     "rules: {xds: {server: '127.0.0.1:1', tls: true, tls_ca: DIR/ca.crt, tls_server_name: weir}}",
     "log: {level: 'info,h2=off'}",
+    // Without the source, its files are not read.
+    "plans: {file: missing, customers_file: missing, url: 'http://127.0.0.1:1'}",
 ];
 
 /// A process with these settings, and the output of `weir check` about them.

@@ -26,6 +26,7 @@ mod openapi;
 mod page_commands;
 mod page_content;
 mod plan;
+mod plans;
 mod quotas;
 mod reload;
 mod rlqs;
