@@ -6,6 +6,7 @@ use clap::Parser;
 use weir::cli::Cli;
 use weir::descriptor::Entry;
 use weir::limit::Algorithm;
+use weir::plans::{PlanBook, Plans, PlansConfig};
 use weir::rules::{Found, Options, RuleSet, SourceFile, compile};
 
 use crate::page_commands::text::{files, pages, root, words};
@@ -123,14 +124,19 @@ fn every_algorithm_has_one_row_and_one_section() {
     assert_eq!(sections, names);
 }
 
-/// The rule files among the blocks of docs/rules.md, each compiled alone.
-fn rules_of_the_page() -> Vec<RuleSet> {
-    let page = read(&root().join("docs/rules.md"));
+/// The YAML blocks of a page that start with `start`.
+fn yaml_blocks(name: &str, start: &str) -> Vec<String> {
+    let page = read(&root().join(name));
     let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let files = blocks.filter(|block| block.starts_with("domain:"));
-    files
+    blocks.filter(|block| block.starts_with(start)).map(str::to_owned).collect()
+}
+
+/// The rule files among the blocks of a page, each compiled alone.
+fn rules_of_page(name: &str) -> Vec<RuleSet> {
+    yaml_blocks(name, "domain:")
+        .into_iter()
         .map(|text| {
-            let file = SourceFile { name: "docs/rules.md".into(), text: text.to_owned() };
+            let file = SourceFile { name: name.into(), text: text.clone() };
             let compiled = compile(&[file], &Options::default());
             let (set, warnings) = compiled.unwrap_or_else(|errors| panic!("{errors:#?}\n{text}"));
             assert!(warnings.is_empty(), "{warnings:#?}\n{text}");
@@ -141,14 +147,33 @@ fn rules_of_the_page() -> Vec<RuleSet> {
 
 #[test]
 fn every_rule_file_in_the_docs_loads() {
-    let sets = rules_of_the_page();
-    assert!(sets.len() >= 3, "only {} rule files were found", sets.len());
-    assert!(sets.iter().all(|set| !set.rules().is_empty()));
+    for (page, least) in [("docs/rules.md", 3), ("docs/plans.md", 2)] {
+        let sets = rules_of_page(page);
+        assert!(sets.len() >= least, "{page}: only {} rule files were found", sets.len());
+        assert!(sets.iter().all(|set| !set.rules().is_empty()));
+    }
+}
+
+/// The plans of docs/plans.md fit the first rules of the page.
+#[test]
+fn the_plans_in_the_docs_fit_their_rules() {
+    let text = yaml_blocks("docs/plans.md", "plans:").concat();
+    let (book, customers) = PlanBook::parse_yaml(&text, "docs/plans.md").expect("valid");
+    let plans = Plans::new(PlansConfig { max_customers: 10, asks_per_customer: false });
+    let mut table = plans.table(&book, customers.len());
+    for (customer, plan) in &customers {
+        table.add(customer, plan).expect("there is room");
+    }
+    let table = table.finish();
+    assert_eq!((book.len(), table.len()), (3, 1));
+    plans.publish(book, table);
+    plans.use_rules(&rules_of_page("docs/plans.md")[0]);
+    assert_eq!(plans.status().warnings, Vec::<String>::new());
 }
 
 #[test]
 fn values_match_the_rules_as_documented() {
-    let sets = rules_of_the_page();
+    let sets = rules_of_page("docs/rules.md");
     let set = sets.iter().find(|set| set.has_domain("matching")).expect("the page has it");
     for (key, value, rule) in [
         ("path", "/health", "exact"),
