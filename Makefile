@@ -14,7 +14,7 @@ GRPCIO := 1.76.0
 H2SPEC := v2.2.1+incompatible
 GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golang.org/grpc@v1.76.0
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
-FUZZ_TARGETS := request_proto request_json rules_yaml rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
+FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
 .PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-plans modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:

@@ -11,6 +11,9 @@ mod files;
 mod good;
 mod mutate;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+#[path = "../../fuzz/src/plans.rs"]
+mod plans;
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 #[path = "../../fuzz/src/regexes.rs"]
 mod regexes;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{regexes, replies, responses, settings, tls};
+use super::{plans, regexes, replies, responses, settings, tls};
 
 fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz")
@@ -39,6 +39,11 @@ fn seeds_of_tls_clients_are_answered() {
     let port = tls::Port::new(&fuzz().join("tls"));
     let rejected = ["http2", "tls10", "warning"];
     check_seeds("tls_hello", &rejected, |bytes| port.hello(bytes));
+}
+
+#[test]
+fn seeds_of_plans_are_read() {
+    check_seeds("plans", &["mistakes", "wrong_line"], plans::files);
 }
 
 #[test]
