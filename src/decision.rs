@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::lease_rollback::LeaseRollback;
 use crate::limit::{OnError, Unit};
 use crate::store_error::StoreError;
@@ -29,13 +31,24 @@ pub struct Decision {
     pub reset_after: Micros,
 }
 
-/// The code of a response, as in the protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The code of a response. Its JSON form is [`Code::name`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Code {
     /// The request is allowed.
     Ok,
     /// The request is denied.
     OverLimit,
+}
+
+impl Code {
+    /// The name in the protocol.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Code::Ok => "OK",
+            Code::OverLimit => "OVER_LIMIT",
+        }
+    }
 }
 
 /// The limit that a status reports.
@@ -104,6 +117,30 @@ pub enum DecisionReason {
         /// The store's error.
         error: StoreError,
     },
+}
+
+impl DecisionReason {
+    /// The reason in one word, as both logs of decisions have it.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            DecisionReason::UnknownDomain => "unknown_domain",
+            DecisionReason::NoRule => "no_rule",
+            DecisionReason::Replaced(_) => "replaced",
+            DecisionReason::Unlimited(_) => "unlimited",
+            DecisionReason::Counted { rule: None, .. } => "override",
+            DecisionReason::Counted { .. } => "counted",
+            DecisionReason::Fallback { .. } => "fallback",
+        }
+    }
+
+    /// The index of the rule that matched, if it is known.
+    pub const fn rule(&self) -> Option<usize> {
+        match *self {
+            DecisionReason::UnknownDomain | DecisionReason::NoRule => None,
+            DecisionReason::Replaced(index) | DecisionReason::Unlimited(index) => Some(index),
+            DecisionReason::Counted { rule, .. } | DecisionReason::Fallback { rule, .. } => rule,
+        }
+    }
 }
 
 /// The result of a whole request.

@@ -41,6 +41,7 @@
 //! - [`algorithm`]: turns a limit into a step and an outcome into a decision. Decisions in a
 //!   step use no division.
 //! - [`decision`]: decisions, statuses, and verdicts.
+//! - [`decision_record`]: the record of a request in the decision log.
 //! - [`lease_rollback`]: gives back what a request took under a lease, unless the response is
 //!   delivered.
 //! - [`store`]: the counters, in [`store::redis`] or in the bounded [`store::memory`].
@@ -63,10 +64,11 @@
 //!
 //! # Invariants
 //!
-//! **Invariant:** `limit`, `quota`, `descriptor`, `key`, `step`, `algorithm`, `decision`, and the
-//! compiler and lookups of `rules` are pure: they read no clock, do no I/O, log nothing and await
-//! nothing. The one exception is [`KeySeed::random`](key::KeySeed::random), which reads the random
-//! numbers of the operating system. `PURE_MODULES` in `tests/tidy/pure.rs` lists the modules.
+//! **Invariant:** `limit`, `quota`, `descriptor`, `key`, `step`, `algorithm`, `decision`,
+//! `decision_record`, and the compiler and lookups of `rules` are pure: they read no clock, do no I/O,
+//! log nothing and await nothing. The one exception is [`KeySeed::random`](key::KeySeed::random),
+//! which reads the random numbers of the operating system. `PURE_MODULES` in `tests/tidy/pure.rs`
+//! lists the modules.
 //!
 //! **Invariant:** a request is decided as of one instant, which is an argument of
 //! [`limiter::Limiter::check`].
@@ -90,6 +92,7 @@ pub mod capacity;
 pub mod cli;
 pub mod client_address;
 pub mod decision;
+pub mod decision_record;
 pub mod descriptor;
 pub mod duration;
 pub mod escape;

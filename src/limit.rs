@@ -1,5 +1,7 @@
 //! Limits: the algorithm of a rule, its tiers, the cost of its hits, and their bounds.
 
+use serde::{Deserialize, Serialize};
+
 use crate::time::Micros;
 
 mod calendar;
@@ -37,8 +39,9 @@ pub const FILL_MAX: Micros = Micros(1 << 51);
 /// The most tiers of one rule.
 pub const TIERS_MAX: usize = 16;
 
-/// A named window length, as rule files and the protocol write it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A named window length, as rule files and the protocol write it. Its JSON form is [`Unit::name`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Unit {
     /// 1 s
     Second,
@@ -100,7 +103,7 @@ impl Unit {
 }
 
 /// A limit that a request carries: a fixed window of `requests_per_unit` per `unit`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Override {
     /// Hits that pass per window. 0 denies all.
     pub requests_per_unit: u32,

@@ -1,6 +1,6 @@
 //! The log of decisions, at the level `debug`: one line per descriptor.
 
-use crate::decision::{Code, DecisionReason, Verdict};
+use crate::decision::{DecisionReason, Verdict};
 use crate::descriptor::Request;
 use crate::escape::excerpt;
 use crate::rules::{RuleSet, descriptor_selector};
@@ -20,8 +20,7 @@ fn write(rules: &RuleSet, request: &Request<'_>, verdict: &Verdict) {
     let domain = excerpt(request.domain, CHARS_MAX);
     for (descriptor, status) in request.descriptors.iter().zip(&verdict.statuses) {
         let descriptor = excerpt(&descriptor_selector(descriptor.entries), CHARS_MAX);
-        let (why, index) = described(&status.reason);
-        let rule = index.and_then(|index| rules.rules().get(index));
+        let rule = status.reason.rule().and_then(|index| rules.rules().get(index));
         let cause = match status.reason {
             DecisionReason::Fallback { error, .. } => Some(error.name()),
             _ => None,
@@ -31,32 +30,12 @@ fn write(rules: &RuleSet, request: &Request<'_>, verdict: &Verdict) {
             descriptor = descriptor.as_str(),
             rule = rule.map(|rule| rule.selector()).as_deref(),
             name = rule.and_then(|rule| rule.name.as_deref()),
-            code = word(status.code),
+            code = status.code.name(),
             remaining = status.limit.as_ref().map(|_| status.remaining),
-            reason = why,
+            reason = status.reason.name(),
             cause,
-            request = word(verdict.code),
+            request = verdict.code.name(),
             "decided"
         );
-    }
-}
-
-/// The reason in one word, and the index of the rule.
-fn described(reason: &DecisionReason) -> (&'static str, Option<usize>) {
-    match *reason {
-        DecisionReason::UnknownDomain => ("unknown_domain", None),
-        DecisionReason::NoRule => ("no_rule", None),
-        DecisionReason::Replaced(index) => ("replaced", Some(index)),
-        DecisionReason::Unlimited(index) => ("unlimited", Some(index)),
-        DecisionReason::Counted { rule: None, .. } => ("override", None),
-        DecisionReason::Counted { rule, .. } => ("counted", rule),
-        DecisionReason::Fallback { rule, .. } => ("fallback", rule),
-    }
-}
-
-fn word(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::OverLimit => "OVER_LIMIT",
     }
 }

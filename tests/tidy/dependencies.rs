@@ -34,6 +34,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ),
     ("lease_rollback", ""),
     ("decision", "time limit descriptor store_error lease_rollback"),
+    ("decision_record", "time limit descriptor key decision rules"),
     ("algorithm", "time limit step decision"),
     (
         "rlqs",

@@ -11,6 +11,7 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/step",
     "src/algorithm",
     "src/decision",
+    "src/decision_record",
     "src/rules/compile",
     "src/rules/lookup",
     "src/rules/overlay",

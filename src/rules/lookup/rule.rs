@@ -118,6 +118,17 @@ impl Rule {
         self.path.iter().any(|node| node.counts_per_value())
     }
 
+    /// The number of entries that a descriptor has if it matches this rule.
+    pub fn levels(&self) -> usize {
+        self.path.len()
+    }
+
+    /// Whether the rule accepts one value only at `level`, counted from 0, so that the rule's selector
+    /// has the value.
+    pub fn has_exact_value(&self, level: usize) -> bool {
+        self.path.get(level).is_some_and(|node| matches!(node.matcher, Matcher::Exact(_)))
+    }
+
     /// The key of the counter for a descriptor that `find` has matched to this rule.
     pub fn key(&self, seed: &KeySeed, entries: &[Entry<'_>]) -> CounterKey {
         let mut key = KeyBuilder::for_rule(seed, self.id);
