@@ -101,6 +101,14 @@ pub fn quota_key(counter: &CounterKey) -> CounterKey {
     builder.text("quota").number(counter.0[0]).number(counter.0[1]).finish()
 }
 
+/// The key of the counter of a what-if limit beside `counter`. `rule` is the identity that the rule
+/// would have with this limit, because counters with other windows have other states.
+pub fn what_if_key(counter: &CounterKey, rule: RuleId) -> CounterKey {
+    let mut builder = RuleId::builder();
+    builder.text("what-if").number(counter.0[0]).number(counter.0[1]);
+    builder.number(rule.0[0]).number(rule.0[1]).finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,5 +141,15 @@ mod tests {
         assert_ne!(quota_key(&a), quota_key(&b));
         assert_ne!(quota_key(&a), a);
         assert_ne!(quota_key(&quota_key(&a)), quota_key(&a));
+    }
+
+    #[test]
+    fn a_what_if_counter_has_its_own_key() {
+        let [a, b] = [CounterKey([1, 2]), CounterKey([2, 1])];
+        let [limit, longer] = [RuleId([3, 4]), RuleId([4, 3])];
+        assert_eq!(what_if_key(&a, limit), what_if_key(&a, limit));
+        for other in [what_if_key(&b, limit), what_if_key(&a, longer), quota_key(&a), a] {
+            assert_ne!(what_if_key(&a, limit), other);
+        }
     }
 }

@@ -30,6 +30,7 @@ mod limit_reader;
 mod mode;
 mod node;
 pub(super) mod regex_budget;
+mod what_if;
 
 pub(super) use changed_limit::{field_problems, limit_problems};
 
@@ -280,6 +281,7 @@ impl Compiler {
         let LimitFields { limit, mode, reserve, on_error } = limits.limit(raw);
         let keys = self.path.iter().map(|node| &*node.key);
         let cost = limits.cost(raw, limit.as_ref(), keys);
+        let LimitFields { limit, mode, reserve, on_error, what_if } = limits.limit(raw);
         let name = raw.name.as_ref().and_then(|name| name.value.clone());
         let name = name.filter(|name| !name.is_empty());
         self.defined.extend(name.clone());
@@ -302,6 +304,7 @@ impl Compiler {
             limit,
             cost,
             limit_from,
+            what_if: what_if.map(|limit| rule::what_if_limit(&self.domain, &self.path, limit)),
             reserve,
             on_error,
             mode,

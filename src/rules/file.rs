@@ -10,4 +10,5 @@ pub(super) mod raw_limit_from;
 pub(super) mod raw_overlay;
 pub(super) mod reader;
 mod scalar;
+mod shadow;
 pub(super) mod source;

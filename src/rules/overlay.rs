@@ -259,4 +259,5 @@ fn put(from: &RawRateLimit, limit: &mut RawRateLimit) {
     set(&from.sync_interval, &mut limit.sync_interval);
     set(&from.over_limit_cache, &mut limit.over_limit_cache);
     set(&from.cost, &mut limit.cost);
+    set(&from.shadow, &mut limit.shadow);
 }

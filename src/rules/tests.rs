@@ -15,6 +15,7 @@ mod random;
 mod regex_steps;
 mod selectors;
 mod stats;
+mod what_if;
 mod yaml_forms;
 
 /// A rule set from one text that must compile without warnings.

@@ -26,6 +26,8 @@ pub(super) struct LimitFields {
     pub(super) reserve: Option<Micros>,
     /// The fallback of the rule when the store fails.
     pub(super) on_error: Option<OnError>,
+    /// The limit of `shadow`.
+    pub(super) what_if: Option<Limit>,
 }
 
 impl LimitReader<'_> {
@@ -34,7 +36,8 @@ impl LimitReader<'_> {
         let mut limit = self.rule_limit(raw);
         let mode = self.mode(raw, limit.as_mut());
         let reserve = self.reserve(raw, limit.as_ref());
-        LimitFields { limit, mode, reserve, on_error: self.on_error(raw) }
+        let what_if = self.what_if(raw, limit.as_ref());
+        LimitFields { limit, mode, reserve, on_error: self.on_error(raw), what_if }
     }
 
     /// The limit of the rule; `None` after a reported error.
@@ -127,6 +130,7 @@ impl LimitReader<'_> {
             ("over_limit_cache", raw.over_limit_cache.as_ref().map(|field| field.at)),
             ("cost", raw.cost.as_ref().map(|field| field.at)),
             ("limit_from", raw.limit_from.as_ref().map(|from| from.at)),
+            ("shadow", raw.shadow.as_ref().map(|shadow| shadow.at)),
         ];
         for (name, at) in others {
             if let Some(at) = at {
@@ -183,18 +187,23 @@ impl LimitReader<'_> {
         let Some(Field { value, .. }) = &raw.tiers else {
             return Some(vec![self.tier(&raw.tier, algorithm)?]);
         };
+        self.check_fields_beside_tiers(raw);
+        let written = value.as_deref().unwrap_or_default();
+        let tiers: Vec<_> = written.iter().map(|tier| self.tier(tier, algorithm)).collect();
+        tiers.into_iter().collect()
+    }
+
+    /// Reports fields of a tier that are beside `tiers`.
+    pub(super) fn check_fields_beside_tiers(&mut self, raw: &RawRateLimit) {
         for (name, location) in tier_fields(&raw.tier) {
             if let Some(location) = location {
                 let what = format!("`{name}` is beside `tiers`");
                 self.error(location, what, "move it into an item of `tiers`, or remove `tiers`");
             }
         }
-        let written = value.as_deref().unwrap_or_default();
-        let tiers: Vec<_> = written.iter().map(|tier| self.tier(tier, algorithm)).collect();
-        tiers.into_iter().collect()
     }
 
-    fn tier(&mut self, raw: &model::RawTier, algorithm: Algorithm) -> Option<Tier> {
+    pub(super) fn tier(&mut self, raw: &model::RawTier, algorithm: Algorithm) -> Option<Tier> {
         let by_unit =
             raw.unit.is_some() || raw.requests_per_unit.is_some() || raw.unit_multiplier.is_some();
         let by_window = raw.requests.is_some() || raw.window_at().is_some();
@@ -282,7 +291,7 @@ impl LimitReader<'_> {
     }
 
     /// Checks a limit against the bounds of the stores.
-    fn check_bounds(&mut self, limit: &Limit, raw: &RawRateLimit) {
+    pub(super) fn check_bounds(&mut self, limit: &Limit, raw: &RawRateLimit) {
         for (tier, error) in limit.problems() {
             let written = raw.tiers.as_ref().and_then(|tiers| tiers.value.as_ref()?.get(tier?));
             let at = error_position(raw, written.unwrap_or(&raw.tier), &error);
@@ -336,7 +345,7 @@ impl LimitReader<'_> {
 }
 
 /// The fields of a tier, with the positions of those that are present.
-fn tier_fields(tier: &model::RawTier) -> [(&'static str, Option<Position>); 6] {
+pub(super) fn tier_fields(tier: &model::RawTier) -> [(&'static str, Option<Position>); 6] {
     [
         ("unit", tier.unit.as_ref().map(|field| field.at)),
         ("requests_per_unit", tier.requests_per_unit.as_ref().map(|field| field.at)),

@@ -28,6 +28,8 @@ pub(super) enum MapKind {
     Factor,
     /// The map under `limit_from`.
     LimitFrom,
+    /// The map under `shadow`.
+    Shadow,
     /// The top of an overlay file.
     OverlayFile,
     /// An item of `overlays`.
@@ -49,6 +51,7 @@ impl MapKind {
         MapKind::Cost,
         MapKind::Factor,
         MapKind::LimitFrom,
+        MapKind::Shadow,
         MapKind::OverlayFile,
         MapKind::Overlay,
     ];
@@ -92,6 +95,7 @@ impl MapKind {
                 "over_limit_cache",
                 "cost",
                 "limit_from",
+                "shadow",
                 "unlimited",
                 "name",
                 "replaces",
@@ -106,6 +110,15 @@ impl MapKind {
             MapKind::Cost => &["by", "factors", "default"],
             MapKind::Factor => &["numerator", "denominator"],
             MapKind::LimitFrom => &["customer", "plan", "limit", "default"],
+            MapKind::Shadow => &[
+                "requests_per_unit",
+                "unit",
+                "unit_multiplier",
+                "requests",
+                "window",
+                "burst",
+                "tiers",
+            ],
             MapKind::OverlayFile => &["overlays"],
             MapKind::Overlay => &["domain", "rule", "rate_limit"],
         }
@@ -124,6 +137,7 @@ impl MapKind {
             MapKind::Cost => "inside `cost`",
             MapKind::Factor => "inside a factor of `cost`",
             MapKind::LimitFrom => "inside `limit_from`",
+            MapKind::Shadow => "inside `shadow`",
             MapKind::OverlayFile => "at the top of an overlay file",
             MapKind::Overlay => "in an item of `overlays` of an overlay file",
         }

@@ -113,6 +113,8 @@ pub(in crate::rules) struct RareLimitFields {
     pub(in crate::rules) over_limit_cache: Option<Field<bool>>,
     pub(in crate::rules) cost: Option<Field<RawCost>>,
     pub(in crate::rules) limit_from: Option<RawLimitFrom>,
+    /// Only `tiers` and the fields of a tier are set.
+    pub(in crate::rules) shadow: Option<Box<RawRateLimit>>,
     pub(in crate::rules) replaces: Vec<Text>,
 }
 
@@ -134,6 +136,7 @@ impl Deref for RawRateLimit {
             over_limit_cache: None,
             cost: None,
             limit_from: None,
+            shadow: None,
             replaces: Vec::new(),
         };
         self.rare.as_deref().unwrap_or(&NONE)
@@ -273,6 +276,7 @@ impl FieldReader<'_> {
                 "over_limit_cache" => it.over_limit_cache = self.flag(&name, node),
                 "cost" => it.cost = self.cost(node),
                 "limit_from" => it.limit_from = self.limit_from(node),
+                "shadow" => it.shadow = self.shadow(node),
                 "name" => it.name = self.text(&name, node),
                 "replaces" => it.replaces = self.replaces(node),
                 _ => {
@@ -285,7 +289,7 @@ impl FieldReader<'_> {
         Some(limit)
     }
 
-    fn tiers(&mut self, node: Node) -> Option<Field<Vec<RawTier>>> {
+    pub(super) fn tiers(&mut self, node: Node) -> Option<Field<Vec<RawTier>>> {
         if node.is_null() {
             return None;
         }
@@ -306,7 +310,12 @@ impl FieldReader<'_> {
     }
 
     /// Reads a field of a tier; returns the node when the field is not one of a tier.
-    fn tier_field(&mut self, tier: &mut RawTier, name: &Name, node: Node) -> Option<Node> {
+    pub(super) fn tier_field(
+        &mut self,
+        tier: &mut RawTier,
+        name: &Name,
+        node: Node,
+    ) -> Option<Node> {
         match &*name.text {
             "unit" => tier.unit = self.text(name, node),
             "requests_per_unit" => tier.requests_per_unit = self.number(name, node),

@@ -26,6 +26,15 @@ pub enum RuleLimit {
     Limit(Limit),
 }
 
+/// A limit that is counted beside the limit of a rule, and never denies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhatIfLimit {
+    /// The limit, with the algorithm of the rule.
+    pub limit: Limit,
+    /// The identity that the rule would have with this limit.
+    pub id: RuleId,
+}
+
 /// A node of the tree with a limit.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -50,6 +59,8 @@ pub struct Rule {
     pub cost: Option<Box<Cost>>,
     /// The plan from which the limit takes its numbers. `None`: they are always those of `limit`.
     pub limit_from: Option<Box<LimitFrom>>,
+    /// The limit of the field `shadow`, if there is one. A rule with leases has none.
+    pub what_if: Option<Box<WhatIfLimit>>,
     /// The time in which a reservation must be settled; `None` when hits are not reserved.
     pub reserve: Option<Micros>,
     /// The fallback when the store fails; `None` is the setting `fallback.on_error`.
@@ -252,6 +263,14 @@ fn add_calendar(calendar: &Calendar, id: &mut KeyBuilder) {
     for number in [month, day, weekday, hour] {
         id.number(u64::from(number));
     }
+/// The what-if limit of the rule at `path`.
+pub(in crate::rules) fn what_if_limit(
+    domain: &str,
+    path: &[Arc<EntryMatcher>],
+    limit: Limit,
+) -> Box<WhatIfLimit> {
+    let id = identity(domain, path, &RuleLimit::Limit(limit.clone()));
+    Box::new(WhatIfLimit { limit, id })
 }
 
 /// The number of a kind of matcher in identities. It must never change: counters in shared stores

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::cost_text::cost_text;
 use super::near_miss::{self, NearMiss};
 use super::node_text::{accepts, entry_text};
-use super::rlconfig::tier_text;
+use super::rlconfig::{tier_text, tier_texts};
 use crate::descriptor::{Entry, split_lease};
 use crate::duration;
 use crate::escape::one_line;
@@ -267,6 +267,10 @@ fn flags(rule: &Rule) -> Vec<String> {
     }
     if rule.quota_mode {
         flags.push("quota mode: denies only if every quota rule of the request denies".to_owned());
+    }
+    if let Some(what_if) = &rule.what_if {
+        let limit = tier_texts(&what_if.limit);
+        flags.push(format!("shadow: {limit} is counted too, and never denies"));
     }
     if let Some(hold) = rule.reserve {
         flags.push(format!("reserves, settled within {}", duration::compound(hold)));

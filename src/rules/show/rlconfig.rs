@@ -32,13 +32,15 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     write!(out, ", shadow_mode: {}, quota_mode: {}", rule.shadow_mode, rule.quota_mode)?;
     if let RuleLimit::Limit(limit) = &rule.limit {
         if !is_plain(limit) {
-            let tiers: Vec<_> = limit.tiers.iter().map(|tier| tier_text(limit, tier)).collect();
             let name = limit.algorithm.name();
-            write!(out, ", algorithm: {name}, tiers: [{}]", tiers.join(", "))?;
+            write!(out, ", algorithm: {name}, tiers: [{}]", tier_texts(limit))?;
         }
         if limit.count_denied != (limit.algorithm == Algorithm::FixedWindow) {
             write!(out, ", count_denied: {}", limit.count_denied)?;
         }
+    }
+    if let Some(what_if) = &rule.what_if {
+        write!(out, ", shadow: [{}]", tier_texts(&what_if.limit))?;
     }
     if let Some(hold) = rule.reserve {
         write!(out, ", reserve: {}", duration::compound(hold))?;
@@ -70,6 +72,12 @@ fn is_plain(limit: &Limit) -> bool {
         && limit.tiers.len() == 1
         && !limit.has_calendar()
         && Unit::of_window(limit.tiers[0].window).is_some()
+}
+
+/// All tiers in words.
+pub(super) fn tier_texts(limit: &Limit) -> String {
+    let tiers: Vec<_> = limit.tiers.iter().map(|tier| tier_text(limit, tier)).collect();
+    tiers.join(", ")
 }
 
 /// One tier in words.
