@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 
 use crate::lease_rollback::LeaseRollback;
 use crate::limit::{OnError, Unit};
@@ -158,4 +159,27 @@ pub struct Verdict {
     pub shadowed: bool,
     /// The slots or reservations that the request took under a lease, if any.
     pub rollback: Option<LeaseRollback>,
+    /// The results of what-if limits. None of the other fields depends on them.
+    pub what_if: SmallVec<[WhatIf; 1]>,
+}
+
+/// The result of a what-if limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WhatIf {
+    /// The descriptor, by its index in the request.
+    pub descriptor: usize,
+    /// The rule, by its index.
+    pub rule: usize,
+    /// The hits of the request.
+    pub hits: i64,
+    /// Whether the limit would have denied the hits.
+    pub denied: bool,
+}
+
+impl Verdict {
+    /// The code that the what-if limit of a descriptor would have given it; `None` without a result.
+    pub fn what_if_code(&self, descriptor: usize) -> Option<Code> {
+        let found = self.what_if.iter().find(|one| one.descriptor == descriptor)?;
+        Some(if found.denied { Code::OverLimit } else { Code::Ok })
+    }
 }

@@ -65,6 +65,9 @@ pub struct DescriptorRecord<'a> {
     /// The id of the lease under which the hits were taken. It may be hashed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<Cow<'a, str>>,
+    /// The code that the rule's what-if limit would have given the descriptor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what_if: Option<Code>,
 }
 
 /// Hashes values of requests for records. Equal values of one key have equal hashes.
@@ -100,8 +103,8 @@ impl<'a> DecisionRecord<'a> {
             Some(hash) => Cow::Owned(hash.of(&Entry { key: LEASE_KEY, value: id })),
             None => Cow::Borrowed(id),
         });
-        let decided = request.descriptors.iter().zip(&verdict.statuses);
-        let record = |(descriptor, status): (&Descriptor<'a>, &Status)| {
+        let decided = request.descriptors.iter().zip(&verdict.statuses).enumerate();
+        let record = |(index, (descriptor, status)): (usize, (&Descriptor<'a>, &Status))| {
             let rule = status.reason.rule().and_then(|index| rules.rules().get(index));
             DescriptorRecord {
                 entries: entries(descriptor, rule, hash),
@@ -116,6 +119,7 @@ impl<'a> DecisionRecord<'a> {
                 reason: status.reason.name(),
                 remaining: status.limit.as_ref().map(|_| status.remaining),
                 lease: lease.clone().filter(|_| rule.is_some_and(|rule| opens_lease(rule, status))),
+                what_if: verdict.what_if_code(index),
             }
         };
         DecisionRecord {

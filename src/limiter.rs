@@ -48,6 +48,7 @@ mod resolve;
 mod resolved;
 mod rollback_guard;
 mod share_query;
+mod what_if;
 
 #[cfg(test)]
 mod tests;
@@ -80,7 +81,8 @@ pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
     planned: Option<PlannedLimits>,
 }
 
-/// The pending descriptors of one request. Most requests have one.
+/// The pending descriptors of one request, and then those of their what-if limits. Most requests have
+/// one.
 type PendingDescriptors<'r> = SmallVec<[PendingDescriptor<'r>; 1]>;
 
 impl<S: SharedStore> Limiter<S> {
@@ -232,6 +234,7 @@ impl<S: SharedStore> Limiter<S> {
     fn prepare_all(&self, pending: &mut PendingDescriptors<'_>) {
         resolve::drop_replaced(pending);
         resolve::open_leases(pending, &self.lease_ids);
+        what_if::append(pending);
         for descriptor in pending {
             self.prepare(descriptor);
         }
@@ -246,12 +249,18 @@ impl<S: SharedStore> Limiter<S> {
         pending: &mut [PendingDescriptor<'_>],
         now: Micros,
     ) -> Verdict {
+        let (pending, what_if) = pending.split_at_mut(request.descriptors.len());
         // One descriptor needs no list.
-        if let [one] = pending {
-            return self.verdict(rules, request, &mut [self.conclude(one)], now);
+        let mut verdict = if let [one] = pending {
+            self.verdict(rules, request, &mut [self.conclude(one)], now)
+        } else {
+            let mut decided: Vec<_> = pending.iter_mut().map(|one| self.conclude(one)).collect();
+            self.verdict(rules, request, &mut decided, now)
+        };
+        if !what_if.is_empty() {
+            verdict.what_if = what_if::results(what_if);
         }
-        let mut decided: Vec<_> = pending.iter_mut().map(|one| self.conclude(one)).collect();
-        self.verdict(rules, request, &mut decided, now)
+        verdict
     }
 
     /// Folds the decided descriptors into the verdict.
@@ -277,7 +286,8 @@ impl<S: SharedStore> Limiter<S> {
         } else {
             rollback = fold::take_rollback(decided, &mut metadata);
         }
-        Verdict { code, statuses, headers, metadata, shadowed, rollback }
+        let what_if = SmallVec::new();
+        Verdict { code, statuses, headers, metadata, shadowed, rollback, what_if }
     }
 
     /// Rolls a denied request back. Its slots are always given back, because a denied request does

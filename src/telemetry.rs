@@ -17,6 +17,7 @@ mod resource;
 mod rule_metrics;
 mod top;
 mod trace;
+mod what_if;
 
 pub use decisions::Decisions;
 pub use envoy_ratelimit::expose as expose_envoy_ratelimit;

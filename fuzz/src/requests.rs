@@ -62,6 +62,7 @@ impl Decide for Echo {
             metadata: None,
             shadowed: false,
             rollback: None,
+            what_if: Default::default(),
         }
     }
 }

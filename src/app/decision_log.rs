@@ -1,6 +1,6 @@
 //! The log of decisions, at the level `debug`: one line per descriptor.
 
-use crate::decision::{DecisionReason, Verdict};
+use crate::decision::{Code, DecisionReason, Verdict};
 use crate::descriptor::Request;
 use crate::escape::excerpt;
 use crate::rules::{RuleSet, descriptor_selector};
@@ -18,7 +18,8 @@ pub(super) fn log(rules: &RuleSet, request: &Request<'_>, verdict: &Verdict) {
 #[cold]
 fn write(rules: &RuleSet, request: &Request<'_>, verdict: &Verdict) {
     let domain = excerpt(request.domain, CHARS_MAX);
-    for (descriptor, status) in request.descriptors.iter().zip(&verdict.statuses) {
+    let decided = request.descriptors.iter().zip(&verdict.statuses);
+    for (index, (descriptor, status)) in decided.enumerate() {
         let descriptor = excerpt(&descriptor_selector(descriptor.entries), CHARS_MAX);
         let rule = status.reason.rule().and_then(|index| rules.rules().get(index));
         let cause = match status.reason {
@@ -34,6 +35,7 @@ fn write(rules: &RuleSet, request: &Request<'_>, verdict: &Verdict) {
             remaining = status.limit.as_ref().map(|_| status.remaining),
             reason = status.reason.name(),
             cause,
+            what_if = verdict.what_if_code(index).map(Code::name),
             request = verdict.code.name(),
             "decided"
         );

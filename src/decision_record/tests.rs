@@ -25,6 +25,7 @@ descriptors:
     descriptors:
       - {key: ip, rate_limit: {unit: hour, requests_per_unit: 0}}
   - {key: job, rate_limit: {algorithm: concurrency, max: 1, hold: 1h}}
+  - {key: trial, rate_limit: {unit: hour, requests_per_unit: 9, shadow: {requests: 1}}}
 ";
 
 /// Decides requests of domain `d` and records them.
@@ -145,6 +146,19 @@ fn a_lease_is_recorded_where_it_was_taken() {
         let again = RecordedRequest::from_line(line.as_bytes()).expect("a valid line");
         assert_eq!(again.descriptors[0].entries[1].1, recorded);
         assert_eq!(again.descriptors[0].lease, None, "{line}");
+    }
+}
+
+#[test]
+fn a_what_if_limit_has_its_own_code() {
+    let bench = Bench::new();
+    let (other, trial) = ([entry("other", "")], [entry("trial", "x")]);
+    for what_if in ["OK", "OVER_LIMIT"] {
+        let line = bench.line(&[plain(&other), plain(&trial)], None);
+        let record: Value = serde_json::from_str(&line).expect("JSON");
+        assert!(record["descriptors"][0].get("what_if").is_none(), "{line}");
+        let trial = &record["descriptors"][1];
+        assert_eq!((&trial["code"], &trial["what_if"]), (&"OK".into(), &what_if.into()), "{line}");
     }
 }
 

@@ -7,6 +7,8 @@ use crate::algorithm;
 use crate::decision::Decision;
 use crate::descriptor::{Entry, split_lease};
 use crate::key::{CounterKey, KeySeed};
+use crate::descriptor::Entry;
+use crate::key::{CounterKey, KeySeed, what_if_key};
 use crate::limit::Limit;
 use crate::plans::PlanChoice;
 use crate::rules::{Found, Rule, RuleLimit, RuleSet};
@@ -24,6 +26,15 @@ pub struct Counter<'r> {
     pub limit: &'r Limit,
     /// The counter's key.
     pub key: CounterKey,
+}
+
+impl<'r> Counter<'r> {
+    /// The counter of the rule's what-if limit beside this one; `None` without such a limit.
+    pub fn what_if(&self) -> Option<Counter<'r>> {
+        let what_if = self.rule.what_if.as_deref()?;
+        let key = what_if_key(&self.key, what_if.id);
+        Some(Counter { rule: self.rule, limit: &what_if.limit, key })
+    }
 }
 
 /// Why a descriptor has no counter.
@@ -109,7 +120,8 @@ impl<S: SharedStore> Limiter<S> {
         Ok(algorithm::report_tiers(counter.limit, &step, &outcome))
     }
 
-    /// Deletes the counter, and its local counter of `on_error: local`. Returns whether it existed.
+    /// Deletes the counter, its local counter of `on_error: local`, and that of its what-if limit.
+    /// Returns whether one of the first two existed.
     ///
     /// # Errors
     ///
@@ -117,6 +129,9 @@ impl<S: SharedStore> Limiter<S> {
     pub async fn delete(&self, counter: &Counter<'_>) -> Result<bool, StoreError> {
         let local = self.local().map(LocalCounters::store);
         let had_local = local.is_some_and(|store| store.delete(&counter.key));
+        if let Some(what_if) = counter.what_if() {
+            self.backend.delete(&what_if.key).await?;
+        }
         Ok(self.backend.delete(&counter.key).await? || had_local)
     }
 }

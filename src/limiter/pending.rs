@@ -36,6 +36,8 @@ pub(super) struct PendingDescriptor<'r> {
     pub(super) by_shared_store: bool,
     /// Whether the rule is divided, so that the share of this instance decided.
     pub(super) by_share: bool,
+    /// The index of the descriptor whose what-if limit this is; `None` for a descriptor of the request.
+    pub(super) what_if_of: Option<usize>,
 }
 
 impl<'r> PendingDescriptor<'r> {
@@ -56,6 +58,7 @@ impl<'r> PendingDescriptor<'r> {
             result,
             by_shared_store,
             by_share,
+            what_if_of: None,
         }
     }
 
@@ -99,13 +102,19 @@ impl<'r> PendingDescriptor<'r> {
     #[inline]
     fn check(&self, timeout: Option<Duration>) -> Option<CounterCheck<'_>> {
         let ResolvedDescriptor::Counter(query) = &self.resolved else { return None };
+        let (mode, over_limit_cache) = match query.rule {
+            None => (Mode::Exact, true),
+            // A denial from the cache would not be counted.
+            Some(_) if self.what_if_of.is_some() => (Mode::Exact, false),
+            Some(rule) => (rule.mode, rule.over_limit_cache),
+        };
         Some(CounterCheck {
             key: &query.key,
             limit: &query.limit,
             hits: query.hits,
             lease: self.lease,
-            mode: query.rule.map_or(Mode::Exact, |rule| rule.mode),
-            over_limit_cache: query.rule.is_none_or(|rule| rule.over_limit_cache),
+            mode,
+            over_limit_cache,
             local_now: self.local_now,
             store_now: self.store_now,
             timeout,

@@ -43,6 +43,10 @@ impl PendingDescriptor<'_> {
         let ResolvedDescriptor::Counter(query) = &self.resolved else {
             return DividedResult::NotDivided;
         };
+        // Only the limit of the rule is divided.
+        if self.what_if_of.is_some() {
+            return DividedResult::NotDivided;
+        }
         let check = query.divided_check(self.local_now);
         check.map_or(DividedResult::NotDivided, |check| rules.check(&check))
     }

@@ -17,6 +17,7 @@ mod leases;
 mod planned;
 mod simulation;
 mod waiting;
+mod what_if;
 
 /// An instant 20 s after the start of a minute.
 const NOW: Micros = Micros::from_secs(1_000_000_000 / 60 * 60 + 20);

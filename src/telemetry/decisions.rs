@@ -12,6 +12,7 @@ use super::fallback_log::FallbackLog;
 use super::outcomes::{DecisionOutcome, OutcomeMetrics, OutcomeSnapshot, add};
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::top::TopDenied;
+use super::what_if::{OUTCOMES, WhatIfSnapshot};
 use crate::decision::{DecisionReason, Verdict};
 use crate::descriptor::{Descriptor, Request};
 use crate::limit::Mode;
@@ -116,6 +117,11 @@ impl Decisions {
                 DecisionReason::Replaced(_) => add(&self.unmatched.local().replaced, 1),
             }
         }
+        for result in &verdict.what_if {
+            if let Some(series) = rule_metrics.get(result.rule) {
+                series.record_what_if(result);
+            }
+        }
     }
 
     #[cold]
@@ -153,6 +159,7 @@ impl Decisions {
                 fallbacks.sample(&labels(series, ("cause", error.name())), count);
             }
         }
+        expose_what_if(rule_metrics, page);
         self.expose_values(rule_metrics, page);
         self.expose_plain(page);
     }
@@ -214,6 +221,27 @@ fn counts_later(mode: Mode) -> bool {
     match mode {
         Mode::Exact => false,
         Mode::Leased | Mode::Synced { .. } => true,
+    }
+}
+
+/// Writes the metrics of what-if limits that have results.
+fn expose_what_if(rule_metrics: &RuleMetrics, page: &mut Exposition) {
+    let all = rule_metrics.all().iter();
+    let results: Vec<(&Arc<RuleSeries>, WhatIfSnapshot)> =
+        all.filter_map(|series| Some((series, series.what_if()?))).collect();
+    let help = "Decisions of what-if limits, by rule and outcome; over: it would have been denied.";
+    let decisions = page.counter("weir_what_if_decisions_total", help);
+    for (series, snapshot) in &results {
+        for (outcome, count) in OUTCOMES.iter().zip(snapshot.decisions) {
+            decisions.sample(&labels(series, ("outcome", *outcome)), count);
+        }
+    }
+    let help = "Hits of the decisions of what-if limits, by rule and outcome.";
+    let hits = page.counter("weir_what_if_hits_total", help);
+    for (series, snapshot) in &results {
+        for (outcome, count) in OUTCOMES.iter().zip(snapshot.hits) {
+            hits.sample(&labels(series, ("outcome", *outcome)), count);
+        }
     }
 }
 

@@ -140,6 +140,7 @@ mod tests {
             metadata: None,
             shadowed,
             rollback: None,
+            what_if: Default::default(),
         };
         requests.begin().end(&verdict(Code::Ok, true), Micros(70));
         requests.begin().end(&verdict(Code::OverLimit, false), Micros(80));

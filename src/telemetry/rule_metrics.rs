@@ -9,7 +9,8 @@ use hashbrown::HashMap;
 
 use super::fallback_log::{FallbackPeriod, LabelledPeriod};
 use super::outcomes::{DecisionOutcome, OutcomeMetrics, OutcomeSnapshot, add};
-use crate::decision::Status;
+use super::what_if::{WhatIfMetrics, WhatIfSnapshot};
+use crate::decision::{Status, WhatIf};
 use crate::descriptor::Entry;
 use crate::rules::{Rule, RuleSet};
 use crate::sharded::Sharded;
@@ -46,6 +47,8 @@ pub struct RuleSeries {
 struct RuleCounts {
     outcomes: Sharded<OutcomeMetrics>,
     fallback: FallbackPeriod,
+    /// Made with the first result: few rules have a what-if limit.
+    what_if: OnceLock<Sharded<WhatIfMetrics>>,
 }
 
 /// The series of one rule by values of requests. The budget bounds their number. Reads take no lock.
@@ -158,6 +161,17 @@ impl RuleSeries {
 
     fn counts(&self) -> &RuleCounts {
         self.counts.get_or_init(Box::default)
+    }
+
+    /// Counts one result of the rule's what-if limit.
+    pub(super) fn record_what_if(&self, result: &WhatIf) {
+        self.counts().what_if.get_or_init(Sharded::default).local().record(result);
+    }
+
+    /// The counts of the rule's what-if limit; `None` before its first result.
+    pub(super) fn what_if(&self) -> Option<WhatIfSnapshot> {
+        let shards = self.counts.get()?.what_if.get()?;
+        Some(shards.all().fold(WhatIfSnapshot::default(), |sum, shard| shard.added_to(sum)))
     }
 
     /// The counts of all shards.

@@ -103,6 +103,7 @@ const RULES: &str = "
   - {key: old, rate_limit: {name: old, unit: day, requests_per_unit: 100}}
   - {key: deny, rate_limit: {unit: minute, requests_per_unit: 100, on_error: deny}}
   - {key: cost, rate_limit: {unit: minute, requests_per_unit: 100, cost: 2}}
+  - {key: w, rate_limit: {unit: minute, requests_per_unit: 100, shadow: {requests: 1}}}
 ";
 
 const ALL: &[&str] = &["a", "b", "s", "q1", "q2", "one", "slots", "new", "old", "deny", "cost"];
@@ -178,6 +179,18 @@ fn each_descriptor_has_a_share_or_its_counter() {
     assert_eq!(codes(&verdict), [OK, OK, OK, OVER]);
     assert_eq!(remaining(&verdict), [0, 95, 0, 0]);
     assert_eq!(shares.take_asked(), [3, 5, 1], "a descriptor without a rule has no share");
+}
+
+/// The share decides in place of the limit, and the what-if limit has its counter.
+#[test]
+fn a_what_if_limit_is_not_divided() {
+    let shares = FakeShares::of(&["w"]);
+    let bench = bench(&shares, ResponseSettings::default());
+    for denied in [false, true] {
+        let verdict = check_hits(&bench, &[("w", 1)]);
+        assert_eq!((verdict.code, verdict.what_if[0].denied), (OK, denied));
+        assert_eq!(shares.take_asked(), [1], "for the limit only");
+    }
 }
 
 #[test]

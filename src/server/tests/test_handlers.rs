@@ -34,6 +34,7 @@ pub(in crate::server) fn full_verdict() -> Verdict {
         metadata: Some(metadata),
         shadowed: false,
         rollback: None,
+        what_if: Default::default(),
     }
 }
 
@@ -55,6 +56,7 @@ fn verdict(request: &Request<'_>, code: Code) -> Verdict {
         metadata: None,
         shadowed: false,
         rollback: None,
+        what_if: Default::default(),
     }
 }
 

@@ -312,6 +312,7 @@ impl Decide for AllowAll {
             metadata: None,
             shadowed: false,
             rollback: None,
+            what_if: Default::default(),
         }
     }
 }
