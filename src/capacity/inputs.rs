@@ -56,6 +56,8 @@ pub struct RuleLoad {
     pub name: String,
     /// The limit.
     pub limit: Limit,
+    /// The what-if limit, which every call counts on by a step.
+    pub what_if: Option<Limit>,
     /// The mode.
     pub mode: Mode,
     /// Counters that get hits.
@@ -115,6 +117,7 @@ impl RuleLoad {
         Some(RuleLoad {
             name: rule.display_name.to_string(),
             limit: limit.clone(),
+            what_if: rule.what_if.as_ref().map(|what_if| what_if.limit.clone()),
             mode: rule.mode,
             counters: if rule.counts_per_value() { counters.max(1) } else { 1 },
             weight: 1.0,

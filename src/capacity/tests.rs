@@ -156,6 +156,21 @@ fn busy_connections_send_batches() {
     assert!(is_close(over, 128.0), "`redis.max_batch_size`: {over}");
 }
 
+/// A what-if limit has a counter for each counter of its rule, and a step for each call.
+#[test]
+fn a_what_if_limit_adds_a_step_per_call() {
+    for rate_limit in [EXACT, LEASED, SYNCED] {
+        let [without, with] = ["", ", shadow: { requests: 1 }"].map(|shadow| {
+            let inputs = inputs(1e3, &format!("{rate_limit}{shadow}"), 100);
+            on(&Inputs { denied: 0.5, ..inputs }, 2, 1)
+        });
+        let more = with.redis.steps_per_second - without.redis.steps_per_second;
+        assert!(is_close(more, 1e3), "{rate_limit}: {more}");
+        let counters = with.redis.counters_max / without.redis.counters_max;
+        assert!(is_close(counters, 2.0), "{rate_limit}: {counters}");
+    }
+}
+
 #[test]
 fn tables_that_are_full_leave_the_rest_to_redis() {
     let many = inputs(1e6, LEASED, 200_000);

@@ -1,7 +1,7 @@
 //! The steps of an instance in Redis: the sum over the counters of all rules.
 
 use super::RuleTraffic;
-use super::counter_steps::{CounterLoad, CounterSteps, lifetime};
+use super::counter_steps::{self, CounterLoad, CounterSteps};
 use super::counters::classes;
 use super::inputs::{Inputs, RuleLoad};
 use super::measured::{Cores, INSTANCE_CALL, INSTANCE_STEP, INSTANCE_WAKE_UPS};
@@ -95,17 +95,20 @@ impl Traffic {
             let (workers, background) = of_rule.all.covered(covered);
             traffic.worker_steps.add(&rule.limit, workers);
             traffic.background_steps.add(&rule.limit, background);
+            if let Some(limit) = &rule.what_if {
+                traffic.worker_steps.add(limit, of_rule.what_if);
+            }
             traffic.counters_max += of_rule.counters_max;
             let of_all = f64::from(instances);
             let hottest = of_rule.hottest.covered(covered);
-            let hottest = of_all * (hottest.0 + hottest.1);
+            let hottest = of_all * (hottest.0 + hottest.1).max(of_rule.hottest_what_if);
             if hottest > traffic.hottest_counter.1 {
                 traffic.hottest_counter = (index, hottest);
             }
             traffic.rules.push(RuleTraffic {
                 name: rule.name.clone(),
                 mode: rule.mode.name(),
-                steps_per_second: of_all * (workers + background),
+                steps_per_second: of_all * (workers + background + of_rule.what_if),
                 hottest_counter_steps_per_second: hottest,
             });
         }
@@ -140,6 +143,9 @@ struct RuleSteps {
     all: CounterSteps,
     /// The counter with most calls.
     hottest: CounterSteps,
+    /// Steps per second on all counters of the what-if limit, and on the one with most calls.
+    what_if: f64,
+    hottest_what_if: f64,
     /// The most counters of all instances at the same time.
     counters_max: f64,
 }
@@ -147,7 +153,7 @@ struct RuleSteps {
 impl RuleSteps {
     fn of(inputs: &Inputs, rule: &RuleLoad, rate_per_weight: f64, instances: u32) -> RuleSteps {
         let rate = rate_per_weight * rule.weight;
-        let lifetime = lifetime(&rule.limit);
+        let lifetime = counter_steps::lifetime(&rule.limit);
         let mut of_rule = RuleSteps::default();
         for (index, class) in classes(rule.counters, inputs.skew).into_iter().enumerate() {
             let per_second = rate * class.share;
@@ -160,6 +166,12 @@ impl RuleSteps {
             of_rule.all.add(class.counters, one);
             let of_all = per_second * f64::from(instances);
             of_rule.counters_max += class.counters * (1.0 - (-of_all * lifetime).exp());
+            if let Some(limit) = &rule.what_if {
+                of_rule.what_if += class.counters * per_second;
+                of_rule.hottest_what_if = of_rule.hottest_what_if.max(per_second);
+                let lifetime = counter_steps::lifetime(limit);
+                of_rule.counters_max += class.counters * (1.0 - (-of_all * lifetime).exp());
+            }
         }
         of_rule
     }

@@ -97,6 +97,18 @@ fn write_state(out: &mut impl Write, counter: &Value) -> io::Result<()> {
     if let Some(error) = counter["error"].as_str() {
         return writeln!(out, "state   not shown: {error}");
     }
+    write_tiers(out, counter)?;
+    match counter.get("what_if") {
+        Some(what_if) => {
+            writeln!(out, "shadow  its counter, which never denies:")?;
+            write_tiers(out, what_if)
+        }
+        None => Ok(()),
+    }
+}
+
+/// Prints the tiers of a counter, and until when it denies.
+fn write_tiers(out: &mut impl Write, counter: &Value) -> io::Result<()> {
     for tier in counter["tiers"].as_array().into_iter().flatten() {
         let [used, requests, left, reset] =
             ["used", "requests", "remaining", "reset_after_seconds"].map(|name| &tier[name]);
@@ -126,6 +138,12 @@ mod tests {
             "state   3 used, 0 of 3 remaining, resets in 1.5 s\n        \
              denied until 2026-11-22T10:00:00Z\n"
         );
+        let tier = json!({ "used": 1, "requests": 9, "remaining": 8, "reset_after_seconds": 2 });
+        let what_if = json!({ "tiers": [tier], "denied_until": null });
+        let both = json!({ "tiers": [tier], "denied_until": null, "what_if": what_if });
+        let state = "state   1 used, 8 of 9 remaining, resets in 2 s\n";
+        let title = "shadow  its counter, which never denies:\n";
+        assert_eq!(shown(both), format!("{state}{title}{state}"));
         let refused = json!({ "error": "no authorization" });
         assert_eq!(shown(refused), "state   not shown: no authorization\n");
     }

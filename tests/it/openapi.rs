@@ -23,6 +23,7 @@ domain: d
 descriptors:
   - key: user
     rate_limit: { name: per-user, requests: 3, window: { calendar: month } }
+    rate_limit: { name: per-user, unit: hour, requests_per_unit: 3, shadow: { requests: 2 } }
   - key: job
     rate_limit: { algorithm: concurrency, max: 0, hold: 1h }
 ";

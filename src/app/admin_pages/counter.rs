@@ -27,8 +27,21 @@ struct ShownCounter<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<ShownPlan>,
     tiers: Vec<ShownTier>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    what_if: Option<ShownWhatIf>,
     #[serde(flatten)]
     place: Place<'a>,
+}
+
+/// The counter of the rule's what-if limit.
+#[derive(Serialize)]
+struct ShownWhatIf {
+    /// Whether the limit would deny one more hit.
+    denied: bool,
+    /// See [`ShownCounter::denied_until`].
+    denied_until: Option<String>,
+    tiers: Vec<ShownTier>,
+    key: String,
 }
 
 /// A counter that was deleted.
@@ -101,6 +114,10 @@ pub(super) async fn read(
         Some(PlanLimit::Own(_) | PlanLimit::Unknown { .. }) | None => *counter,
     };
     let tiers = limiter.inspect(counter, now).await.map_err(store_failed)?;
+    let what_if = match counter.what_if() {
+        Some(counter) => Some(what_if(limiter, &counter, now).await?),
+        None => None,
+    };
     Ok(json(&ShownCounter {
         identity: identity(counter),
         denied: tiers.iter().any(|tier| tier.remaining == 0),
@@ -108,8 +125,24 @@ pub(super) async fn read(
         tiers: tiers.iter().map(|decision| tier(counter, decision, now)).collect(),
         plan: plan.map(ShownPlan::of),
         tiers: tiers.iter().map(|decision| tier(counter, decision)).collect(),
+        what_if,
         place: place(limiter, counter, hash),
     }))
+}
+
+/// The state of the counter of a what-if limit.
+async fn what_if(
+    limiter: &Limiter,
+    counter: &Counter<'_>,
+    now: Micros,
+) -> Result<ShownWhatIf, CounterError> {
+    let tiers = limiter.inspect(counter, now).await.map_err(store_failed)?;
+    Ok(ShownWhatIf {
+        denied: tiers.iter().any(|tier| tier.remaining == 0),
+        denied_until: denied_until(&tiers, now).map(rfc_3339),
+        tiers: tiers.iter().map(|decision| tier(counter, decision)).collect(),
+        key: key_name(limiter, &counter.key),
+    })
 }
 
 /// Deletes the counter. `existed` in the result is true if the store had one.
