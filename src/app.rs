@@ -9,6 +9,7 @@ use std::thread;
 
 use tokio::sync::{self, oneshot};
 
+use crate::decision_recorder::{DecisionRecorder, RecordWriter, RecorderError};
 use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
@@ -85,6 +86,12 @@ impl From<io::Error> for StartError {
 
 impl From<OtlpError> for StartError {
     fn from(error: OtlpError) -> StartError {
+        StartError::Config(vec![error.to_string()])
+    }
+}
+
+impl From<RecorderError> for StartError {
+    fn from(error: RecorderError) -> StartError {
         StartError::Config(vec![error.to_string()])
     }
 }
@@ -195,7 +202,8 @@ impl App {
         let (limiter, plans) = RunningPlans::start(&settings, limiter, &rules)?;
         let (limiter, quotas) = RunningRlqs::start(&settings, limiter, &rules, clock)?;
         let (limiter, rlqs) = (Arc::new(limiter), quotas.as_ref().map(|it| it.engine.clone()));
-        let (recorder, span_exporter) = recorder(&settings, budget)?;
+        let (records, record_writer) = decision_records(&settings, clock)?.unzip();
+        let (recorder, span_exporter) = recorder(&settings, budget, records)?;
         let xds = xds::start(&settings.xds, rules.clone(), clock)?;
         let xds_status = || xds.as_ref().map(|client| client.status().clone());
         let all_metrics = AllMetrics::new(
@@ -214,6 +222,9 @@ impl App {
         shutdown_tasks.add_flush(background.end());
         if let Some(quotas) = quotas {
             shutdown_tasks.add_flush(quotas.end());
+        }
+        if let Some(writer) = record_writer {
+            shutdown_tasks.add_flush(writer.end());
         }
         let metrics_exporter = metrics_exporter(&settings, &all_metrics, clock)?;
         for exporter in [span_exporter, metrics_exporter].into_iter().flatten() {
@@ -258,6 +269,7 @@ impl App {
 fn recorder(
     settings: &Settings,
     budget: Arc<SeriesBudget>,
+    records: Option<DecisionRecorder>,
 ) -> Result<(Arc<RequestRecorder>, Option<Exporter>), StartError> {
     let started = settings.tracing.enabled.then(|| Traces::start(&settings.tracing));
     let (traces, exporter) = started.transpose()?.unzip();
@@ -265,8 +277,22 @@ fn recorder(
     if settings.metrics.envoy_ratelimit_names {
         decisions = decisions.with_client_named_series();
     }
-    let recorder = RequestRecorder { decisions, requests: Requests::default(), traces };
+    let recorder = RequestRecorder { decisions, requests: Requests::default(), traces, records };
     Ok((Arc::new(recorder), exporter))
+}
+
+/// The decision log and its writer; `None` without `log.decisions.path`.
+fn decision_records(
+    settings: &Settings,
+    clock: SystemClock,
+) -> Result<Option<(DecisionRecorder, RecordWriter)>, RecorderError> {
+    let secret = settings.redis.key_secret.as_ref();
+    // With a secret, the hashes of all instances agree. The seed of counters is public without one.
+    let seed = match secret.filter(|_| settings.store.kind == StoreKind::Redis) {
+        Some(secret) => KeySeed::from_secret(secret.reveal()),
+        None => KeySeed::random(),
+    };
+    DecisionRecorder::start(&settings.decisions, seed, clock)
 }
 
 /// The exporter of metrics; `None` unless `metrics.otlp`.

@@ -55,6 +55,7 @@
 //! - [`telemetry`]: metrics for Prometheus and OTLP, traces, and the log of fallbacks.
 //! - [`proto`]: the generated messages, for the server, `weir call`, `weir health`, rules by xDS and
 //!   the xDS client only.
+//! - [`decision_recorder`]: writes the decision log.
 //! - [`server`]: gRPC on one runtime per worker, HTTP, admin, health, drain.
 //! - [`xds`]: the client of a server that sends the rules.
 //! - [`settings`]: every setting, from the file, the environment and flags.
@@ -93,6 +94,7 @@ pub mod cli;
 pub mod client_address;
 pub mod decision;
 pub mod decision_record;
+pub mod decision_recorder;
 pub mod descriptor;
 pub mod duration;
 pub mod escape;

@@ -54,6 +54,11 @@ pub use sections::{
     GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings, MetricsSettings,
     PlanSourceKind, PlansSettings, ReadyzSettings, RedisSettings, RequireRules, ResponseSettings,
     RlqsSettings, RulesSettings, StoreKind, StoreSettings, TracingSettings, XdsSettings,
+    AdminSettings, ClientCert, ClockSettings, DecisionLogSettings, DrainSettings, FallbackSettings,
+    FunctionChoice, GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings,
+    LoggedRequests, LoggedValues, MetricsSettings, ReadyzSettings, RedisSettings, RequireRules,
+    ResponseSettings, RlqsSettings, RulesSettings, StoreKind, StoreSettings, TracingSettings,
+    XdsSettings,
 };
 pub use sources::{Flags, Loaded, load, process_env};
 
@@ -93,6 +98,8 @@ settings! {
     clock: ClockSettings,
     /// The log.
     log: LogSettings,
+    /// The log of decisions.
+    decisions = "log.decisions": DecisionLogSettings,
     /// The metrics.
     metrics: MetricsSettings,
     /// The traces.

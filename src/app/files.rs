@@ -1,9 +1,12 @@
 //! Checks the files that settings name, rules excepted: certificates, private keys, passwords and plans.
+//! Checks the files that settings name, rules excepted: certificates, private keys, passwords, and
+//! that of the decision log.
 
 use std::fmt::Display;
 use std::sync::Arc;
 
 use super::plans;
+use crate::decision_recorder;
 use crate::escape::one_line;
 use crate::server::{TlsAcceptor, TlsConfig};
 use crate::settings::{Settings, StoreKind};
@@ -25,6 +28,7 @@ pub fn check_files(settings: &Settings) -> Vec<String> {
         redis.and_then(problem),
         problem(xds::check_files(&settings.xds, SystemClock::new())),
         problem(collectors),
+        problem(decision_recorder::check_file(&settings.decisions)),
     ];
     problems.into_iter().flatten().chain(plans::check(&settings.plans)).collect()
 }

@@ -12,6 +12,7 @@ use crate::telemetry::{self, Exposition};
 use crate::time::{Clock, Micros, SystemClock};
 use crate::xds::XdsStatus;
 
+mod decision_recorder;
 mod modes;
 mod rlqs;
 mod stores;
@@ -73,7 +74,7 @@ impl AllMetrics {
     pub(super) fn exposition(&self) -> Exposition {
         let mut page = Exposition::default();
         let active = self.rules.snapshot();
-        let RequestRecorder { decisions, requests, traces } = &*self.recorder;
+        let RequestRecorder { decisions, requests, traces, records } = &*self.recorder;
         requests.expose(&mut page);
         decisions.expose(&active.metrics, &mut page);
         self.rules.expose(&mut page);
@@ -98,6 +99,9 @@ impl AllMetrics {
         }
         if let Some(traces) = traces {
             traces.expose(&mut page);
+        }
+        if let Some(records) = records {
+            decision_recorder::expose(records.metrics(), &mut page);
         }
         telemetry::expose_process(self.started, &mut page);
         if self.envoy_ratelimit_names {

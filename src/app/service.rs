@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::active_rules::ActiveRules;
 use super::decision_log;
 use crate::decision::Verdict;
+use crate::decision_recorder::DecisionRecorder;
 use crate::descriptor::Request;
 use crate::limiter::Limiter;
 use crate::server::Decide;
@@ -18,6 +19,8 @@ pub(super) struct RequestRecorder {
     pub(super) requests: Requests,
     /// None unless `tracing.enabled`.
     pub(super) traces: Option<Traces>,
+    /// None without `log.decisions.path`.
+    pub(super) records: Option<DecisionRecorder>,
 }
 
 /// Decides requests; all workers share it.
@@ -47,7 +50,7 @@ impl Service {
 
 impl Decide for Service {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
-        let RequestRecorder { decisions, requests, traces } = &*self.recorder;
+        let RequestRecorder { decisions, requests, traces, records } = &*self.recorder;
         // One snapshot per request: a reload cannot change its rules halfway.
         let active = self.rules.snapshot();
         let (in_flight, began) = (requests.begin(), self.clock.now());
@@ -66,6 +69,9 @@ impl Decide for Service {
             traces.end(span, &active.rules, &verdict, &calls, node, ended);
         }
         decision_log::log(&active.rules, request, &verdict);
+        if let Some(records) = records {
+            records.record(&active.rules, request, &verdict, began);
+        }
         let is_answering = || self.is_store_answering();
         let (rules, metrics) = (&active.rules, &active.metrics);
         decisions.record(rules, metrics, request, &verdict, ended, is_answering);
@@ -82,7 +88,7 @@ impl Decide for Service {
     }
 
     fn traces(&self) -> bool {
-        self.recorder.traces.is_some()
+        self.recorder.traces.is_some() || self.recorder.records.is_some()
     }
 
     fn may_wait(&self) -> bool {

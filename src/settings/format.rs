@@ -105,6 +105,15 @@ pub(super) fn share() -> Format<Option<f64>> {
     Format::new("0 to 1, or empty", any_scalar(), scalar::share, show)
 }
 
+/// A number from 0 to 1.
+pub(super) fn portion() -> Format<f64> {
+    let parse = |text: &str| {
+        let share = scalar::share(text)?;
+        share.ok_or_else(|| "is empty; write a number from 0 to 1".to_owned())
+    };
+    Format::new("0 to 1", any_scalar(), parse, as_json)
+}
+
 fn duration_schema() -> Json {
     json!({ "type": ["string", "integer"], "pattern": "^(0|([0-9.]+(ns|us|µs|μs|ms|s|m|h|d))+)$" })
 }

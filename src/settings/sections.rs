@@ -2,6 +2,7 @@
 
 mod admin;
 mod clock;
+mod decisions;
 mod drain;
 mod fallback;
 mod grpc;
@@ -21,6 +22,7 @@ mod xds;
 
 pub use admin::AdminSettings;
 pub use clock::ClockSettings;
+pub use decisions::{DecisionLogSettings, LoggedRequests, LoggedValues};
 pub use drain::DrainSettings;
 pub use fallback::FallbackSettings;
 pub use grpc::{ClientCert, GrpcSettings};

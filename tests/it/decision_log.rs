@@ -10,7 +10,7 @@ const RULES: &str = "
 domain: d
 descriptors:
   - key: user
-    rate_limit: { name: per-user, unit: hour, requests_per_unit: 2 }
+    rate_limit: { name: per-user, unit: hour, requests_per_unit: 2, shadow: { requests: 0 } }
 ";
 
 /// The line about a descriptor whose text starts with `start`.
@@ -36,11 +36,12 @@ fn debug_logs_each_decision_on_one_line() {
             assert_eq!(line["descriptor"], "user=ann", "{line}");
             assert_eq!((line["rule"].as_str(), &line["name"]), (Some("user"), &"per-user".into()));
             assert_eq!((line["code"].as_str(), &line["remaining"]), (Some("OK"), &1.into()));
-            assert_eq!(line["domain"], "d", "{line}");
+            assert_eq!((&line["domain"], &line["what_if"]), (&"d".into(), &"OVER_LIMIT".into()));
             let line = decided(&mut weir, "other=");
             assert_eq!(line["descriptor"], r"other=x\n\u{202e}", "{line}");
             assert_eq!(line["reason"], "no_rule", "{line}");
             assert!(line.get("remaining").is_none(), "nothing was counted: {line}");
+            assert!(line.get("what_if").is_none(), "no rule has a what-if limit: {line}");
             let line = decided(&mut weir, "long=");
             assert!(line["descriptor"].as_str().is_some_and(|text| text.len() < 300), "{line}");
         });

@@ -12,6 +12,7 @@ mod connections;
 mod costs;
 mod counters;
 mod decision_log;
+mod decisions_file;
 mod envoy;
 mod explain;
 mod gzip;
@@ -36,6 +37,7 @@ mod services;
 mod startup;
 mod tls;
 mod traces;
+mod what_if;
 mod xds;
 
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]

@@ -88,6 +88,7 @@ fn everything() -> Setup {
         .env("WEIR__METRICS__ENVOY_RATELIMIT_NAMES", "true")
         .env("WEIR__METRICS__TOP", "true")
         .env("WEIR__TRACING__ENABLED", "true")
+        .env("WEIR__LOG__DECISIONS__PATH", "stdout")
         .env("WEIR__STORE__KIND", "redis")
         .env("WEIR__REDIS__URL", "redis://127.0.0.1:1")
         .env("WEIR__RULES__XDS__SERVER", "127.0.0.1:1")

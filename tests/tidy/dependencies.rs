@@ -35,6 +35,11 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("lease_rollback", ""),
     ("decision", "time limit descriptor store_error lease_rollback"),
     ("decision_record", "time limit descriptor key decision rules"),
+    (
+        "decision_recorder",
+        "time atomic_count splitmix64 outage_log descriptor key rules settings decision \
+         decision_record",
+    ),
     ("algorithm", "time limit step decision"),
     (
         "rlqs",
@@ -59,6 +64,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "app",
         "bounded_file escape time client_address limit descriptor key store decision rules plans \
          modes limiter rlqs telemetry server settings xds",
+        "bounded_file escape time client_address limit descriptor key store decision \
+         decision_recorder rules modes limiter rlqs telemetry server settings xds",
     ),
     (
         "cli",

@@ -29,7 +29,7 @@ pub trait Decide: Send + Sync + 'static {
     /// Counts a request whose decision panicked.
     fn count_panicked(&self) {}
 
-    /// Whether requests are traced. The caller's trace headers are read only if they are.
+    /// Whether the caller's trace headers are needed. They are read only if they are.
     fn traces(&self) -> bool {
         false
     }
