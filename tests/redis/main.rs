@@ -35,6 +35,7 @@ mod synced;
 mod traces;
 mod transition_log;
 mod unavailable;
+mod what_if;
 
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #[path = "../support"]
