@@ -58,10 +58,25 @@ impl RuleSource {
         if flags.allow_unknown_fields {
             source.options.unknown_fields = UnknownFields::Warn;
         }
-        for path in paths.iter().chain(&flags.overlays) {
-            anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
-        }
+        all_exist(paths.iter().chain(&flags.overlays))?;
         Ok(Some(source))
+    }
+
+    /// The rules at other paths, with the same settings, options and cache of rules by xDS. Without
+    /// `overlays`, those of the settings apply.
+    ///
+    /// # Errors
+    ///
+    /// A path that does not exist.
+    pub(super) fn at(&self, paths: &[PathBuf], overlays: &[PathBuf]) -> anyhow::Result<RuleSource> {
+        all_exist(paths.iter().chain(overlays))?;
+        let of_settings = || self.settings.as_ref().map(|all| all.rules.overlay_paths.clone());
+        let overlay_paths = match overlays {
+            [] => of_settings().unwrap_or_default(),
+            _ => overlays.to_vec(),
+        };
+        let (xds, options) = (self.xds.clone(), self.options);
+        Ok(RuleSource { paths: paths.to_vec(), overlay_paths, xds, options, settings: None })
     }
 
     /// Reads the rules, and writes their problems to standard error. `None` if they cannot be used.
@@ -108,6 +123,13 @@ impl RuleSource {
         }
         Ok(update.rules)
     }
+}
+
+fn all_exist<'p>(mut paths: impl Iterator<Item = &'p PathBuf>) -> anyhow::Result<()> {
+    paths.try_for_each(|path| {
+        anyhow::ensure!(path.exists(), "{}: no such file or folder", path.display());
+        Ok(())
+    })
 }
 
 /// The settings as `weir serve` reads them here. `None` if they are invalid.
