@@ -61,6 +61,7 @@
 //! - [`settings`]: every setting, from the file, the environment and flags.
 //! - [`app`]: builds these parts, runs them, and stops them in order.
 //! - [`capacity`]: how much Redis and how many instances rules need, by calculation.
+//! - [`replay`]: decides recorded calls by two rule sets on virtual time, and compares the verdicts.
 //! - [`cli`]: the command line.
 //!
 //! # Invariants
@@ -108,6 +109,7 @@ mod outage_log;
 pub mod plans;
 pub mod proto;
 pub mod quota;
+pub mod replay;
 pub mod rlqs;
 pub mod rules;
 pub mod server;

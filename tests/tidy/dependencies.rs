@@ -52,6 +52,10 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "time limit descriptor key step store lease_rollback decision algorithm rules plans \
          settings modes",
     ),
+    (
+        "replay",
+        "escape time limit descriptor key store decision decision_record rules settings limiter",
+    ),
     ("capacity", "time limit store algorithm rules settings modes"),
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     (
@@ -70,7 +74,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     (
         "cli",
         "escape time duration limit descriptor key step store decision algorithm rules modes rlqs \
-         limiter capacity telemetry proto server settings app",
+         limiter replay capacity telemetry proto server settings app",
     ),
     ("main", "cli"),
 ];

@@ -1,0 +1,391 @@
+//! Batches of recorded calls. A batch owns its texts in one buffer, because one thread reads it and
+//! two others decide it. Its buffers are used again, so a call costs no allocation.
+
+use std::ops::Range;
+
+use crate::decision::Code;
+use crate::decision_record::{RecordedDescriptor, RecordedRequest};
+use crate::descriptor::{Descriptor, Entry, LEASE_KEY, Request, RequestError, TraceContext};
+use crate::limit::{HITS_END, Override};
+use crate::time::Micros;
+
+/// The most calls of a batch. Its texts then fit into a second-level cache.
+const CALLS_MAX: usize = 1024;
+
+/// Bytes of texts from which a batch is full. The last line may exceed it by its own length.
+const TEXT_BYTES: usize = 1 << 20;
+
+/// The most descriptors of a call: the highest `request.max_descriptors`.
+const DESCRIPTORS_MAX: usize = 10_000;
+
+/// The most entries of a descriptor: the highest `request.max_entries`.
+const ENTRIES_MAX: usize = 1_000;
+
+/// The last instant that algorithms count exactly, in the year 2112.
+const LAST_INSTANT: u64 = (1 << 52) - 1;
+
+/// Calls in the order of the recording.
+#[derive(Debug, Default)]
+pub(super) struct CallBatch {
+    texts: String,
+    entries: Vec<EntryPlace>,
+    descriptors: Vec<BatchDescriptor>,
+    calls: Vec<BatchCall>,
+}
+
+/// A call of a batch.
+#[derive(Debug)]
+pub(super) struct BatchCall {
+    /// The instant as of which the call is decided.
+    pub(super) at: Micros,
+    /// The recorded code of the response.
+    pub(super) recorded: Option<Code>,
+    /// Whether an entry may name a lease that an earlier call has opened.
+    pub(super) names_lease: bool,
+    domain: TextPlace,
+    /// The recorded id of the lease that the call opened.
+    lease: Option<TextPlace>,
+    hits: u32,
+    first_descriptor: u32,
+    descriptors_end: u32,
+}
+
+/// A descriptor of a batch. Its entries end where those of the next one begin.
+#[derive(Debug)]
+struct BatchDescriptor {
+    first_entry: u32,
+    entries_end: u32,
+    limit: Option<Override>,
+    hits_addend: Option<u64>,
+    is_negative_hits: bool,
+    recorded: Option<Code>,
+}
+
+/// The place of a text in the buffer of a batch.
+#[derive(Clone, Copy, Debug)]
+struct TextPlace {
+    start: u32,
+    end: u32,
+}
+
+/// The places of a key and of the value behind it.
+#[derive(Clone, Copy, Debug)]
+struct EntryPlace {
+    start: u32,
+    key_end: u32,
+    value_end: u32,
+}
+
+impl CallBatch {
+    /// Removes all calls, and keeps the buffers.
+    pub(super) fn clear(&mut self) {
+        self.texts.clear();
+        self.entries.clear();
+        self.descriptors.clear();
+        self.calls.clear();
+    }
+
+    /// Whether it has as many calls or texts as a batch should have.
+    pub(super) fn is_full(&self) -> bool {
+        self.calls.len() >= CALLS_MAX || self.texts.len() >= TEXT_BYTES
+    }
+
+    /// The calls.
+    pub(super) fn calls(&self) -> &[BatchCall] {
+        &self.calls
+    }
+
+    /// The number of the descriptors of all calls.
+    pub(super) fn descriptor_count(&self) -> usize {
+        self.descriptors.len()
+    }
+
+    /// Adds a call that [`problem`] accepts, decided as of `at`.
+    pub(super) fn push(&mut self, call: &RecordedRequest<'_>, at: Micros) {
+        // Nearly all calls have the domain of the call before.
+        let domain = match self.calls.last() {
+            Some(before) if self.text(before.domain) == call.domain => before.domain,
+            _ => self.push_text(&call.domain),
+        };
+        let lease = call.descriptors.iter().find_map(|one| one.lease.as_deref());
+        let lease = lease.map(|id| self.push_text(id));
+        let first_descriptor = self.descriptors.len() as u32;
+        let mut names_lease = false;
+        for descriptor in &call.descriptors {
+            names_lease |= self.push_descriptor(descriptor);
+        }
+        self.calls.push(BatchCall {
+            at,
+            recorded: call.code,
+            names_lease,
+            domain,
+            lease,
+            hits: call.hits,
+            first_descriptor,
+            descriptors_end: self.descriptors.len() as u32,
+        });
+    }
+
+    /// Adds a descriptor. Returns whether it has a `lease` entry.
+    fn push_descriptor(&mut self, descriptor: &RecordedDescriptor<'_>) -> bool {
+        let first_entry = self.entries.len() as u32;
+        let mut names_lease = false;
+        for entry in &descriptor.entries {
+            let Entry { key, value } = entry.as_entry();
+            names_lease |= key == LEASE_KEY;
+            let TextPlace { start, end: key_end } = self.push_text(key);
+            let TextPlace { end: value_end, .. } = self.push_text(value);
+            self.entries.push(EntryPlace { start, key_end, value_end });
+        }
+        self.descriptors.push(BatchDescriptor {
+            first_entry,
+            entries_end: self.entries.len() as u32,
+            limit: descriptor.limit,
+            hits_addend: descriptor.hits,
+            is_negative_hits: descriptor.negative,
+            recorded: descriptor.code,
+        });
+        names_lease
+    }
+
+    /// Adds a text. A batch has less than 4 GiB of them, because a line has a bound.
+    fn push_text(&mut self, text: &str) -> TextPlace {
+        let start = self.texts.len() as u32;
+        self.texts.push_str(text);
+        TextPlace { start, end: self.texts.len() as u32 }
+    }
+
+    fn text(&self, place: TextPlace) -> &str {
+        &self.texts[place.start as usize..place.end as usize]
+    }
+
+    fn entry(&self, place: &EntryPlace) -> Entry<'_> {
+        let EntryPlace { start, key_end, value_end } = *place;
+        let key = self.text(TextPlace { start, end: key_end });
+        Entry { key, value: self.text(TextPlace { start: key_end, end: value_end }) }
+    }
+
+    /// The domain of a call.
+    pub(super) fn domain(&self, call: &BatchCall) -> &str {
+        self.text(call.domain)
+    }
+
+    /// The recorded id of the lease that a call opened. It may be hashed.
+    pub(super) fn lease(&self, call: &BatchCall) -> Option<&str> {
+        call.lease.map(|place| self.text(place))
+    }
+
+    /// The entries of all descriptors.
+    pub(super) fn entries(&self) -> Vec<Entry<'_>> {
+        self.entries.iter().map(|place| self.entry(place)).collect()
+    }
+
+    /// The entries of descriptor number `index` of the batch.
+    pub(super) fn entries_of(&self, index: usize) -> Vec<Entry<'_>> {
+        let places = self.descriptors[index].entries();
+        self.entries[places].iter().map(|place| self.entry(place)).collect()
+    }
+
+    /// All descriptors. `entries` are those of [`CallBatch::entries`].
+    pub(super) fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> Vec<Descriptor<'e>> {
+        let descriptor = |one: &BatchDescriptor| Descriptor {
+            entries: &entries[one.entries()],
+            limit: one.limit,
+            hits_addend: one.hits_addend,
+            is_negative_hits: one.is_negative_hits,
+        };
+        self.descriptors.iter().map(descriptor).collect()
+    }
+
+    /// The request of a call. `descriptors` are those of [`CallBatch::descriptors`].
+    pub(super) fn request<'r>(
+        &'r self,
+        call: &BatchCall,
+        descriptors: &'r [Descriptor<'r>],
+    ) -> Request<'r> {
+        Request {
+            domain: self.text(call.domain),
+            descriptors: &descriptors[call.descriptors()],
+            hits_addend: call.hits,
+            timeout: None,
+            trace: TraceContext::default(),
+            must_decide: None,
+        }
+    }
+
+    /// The hits that descriptor number `index` of the batch, which is one of `call`, takes; 0 for a peek,
+    /// and for hits that are given back.
+    pub(super) fn taken_hits(&self, call: &BatchCall, index: usize) -> u64 {
+        let descriptor = &self.descriptors[index];
+        if descriptor.is_negative_hits {
+            return 0;
+        }
+        descriptor.hits_addend.unwrap_or(u64::from(call.hits.max(1)))
+    }
+
+    /// The recorded code of descriptor number `index` of the batch.
+    pub(super) fn recorded_code(&self, index: usize) -> Option<Code> {
+        self.descriptors[index].recorded
+    }
+}
+
+impl BatchCall {
+    /// The numbers of its descriptors in the batch.
+    pub(super) fn descriptors(&self) -> Range<usize> {
+        self.first_descriptor as usize..self.descriptors_end as usize
+    }
+}
+
+impl BatchDescriptor {
+    fn entries(&self) -> Range<usize> {
+        self.first_entry as usize..self.entries_end as usize
+    }
+}
+
+/// Why a recorded call cannot be decided: no server would have decided it.
+pub(super) fn problem(call: &RecordedRequest<'_>) -> Option<String> {
+    if call.at > LAST_INSTANT {
+        let at = call.at;
+        return Some(format!("`at` {at} is after the year 2112; write microseconds since 1970"));
+    }
+    let error = if call.domain.is_empty() {
+        RequestError::EmptyDomain
+    } else if call.descriptors.is_empty() {
+        RequestError::NoDescriptors
+    } else if call.descriptors.len() > DESCRIPTORS_MAX {
+        let sent = call.descriptors.len();
+        RequestError::TooManyDescriptors { sent, max: DESCRIPTORS_MAX }
+    } else {
+        let mut descriptors = call.descriptors.iter().enumerate();
+        descriptors.find_map(|(index, one)| descriptor_error(index, one))?
+    };
+    Some(error.to_string())
+}
+
+fn descriptor_error(index: usize, descriptor: &RecordedDescriptor<'_>) -> Option<RequestError> {
+    let sent = descriptor.entries.len();
+    if sent > ENTRIES_MAX {
+        return Some(RequestError::TooManyEntries { index, sent, max: ENTRIES_MAX });
+    }
+    if descriptor.entries.iter().any(|entry| entry.0.is_empty()) {
+        return Some(RequestError::EmptyKey { index });
+    }
+    let sent = descriptor.hits.filter(|hits| *hits >= HITS_END)?;
+    Some(RequestError::TooManyHits { index, sent })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> RecordedRequest<'_> {
+        RecordedRequest::from_line(line.as_bytes()).unwrap_or_else(|error| panic!("{error} {line}"))
+    }
+
+    /// A line with these descriptors.
+    fn line(domain: &str, descriptors: &str) -> String {
+        format!(r#"{{"at":7,"domain":"{domain}","hits":3,"descriptors":[{descriptors}]}}"#)
+    }
+
+    #[test]
+    fn a_batch_has_the_requests_that_were_pushed() {
+        let lines = [
+            line("d", r#"{"entries":[["user","ann"],["a","\n"]]},{"entries":[],"hits":0}"#),
+            line("d", r#"{"entries":[["",""]],"hits":5,"negative":true}"#),
+            line("other", {
+                r#"{"entries":[["lease","0a"]],"lease":"id",
+                    "limit":{"requests_per_unit":2,"unit":"day"}}"#
+            }),
+        ];
+        let mut batch = CallBatch::default();
+        // The second round uses the buffers of the first.
+        for _ in 0..2 {
+            batch.clear();
+            for (index, line) in lines.iter().enumerate() {
+                batch.push(&read(line), Micros(100 + index as u64));
+            }
+        }
+        let entries = batch.entries();
+        let descriptors = batch.descriptors(&entries);
+        let requests: Vec<Request<'_>> =
+            batch.calls().iter().map(|call| batch.request(call, &descriptors)).collect();
+        let [first, second, third] = &requests[..] else { panic!("{requests:?}") };
+        assert_eq!([first.domain, second.domain, third.domain], ["d", "d", "other"]);
+        assert_eq!(first.descriptors.len(), 2);
+        let pairs: Vec<_> =
+            first.descriptors[0].entries.iter().map(|entry| (entry.key, entry.value)).collect();
+        assert_eq!(pairs, [("user", "ann"), ("a", "\n")]);
+        let hits = |request: &Request<'_>| -> Vec<i64> {
+            request.descriptors.iter().map(|one| one.hits(request.hits_addend)).collect()
+        };
+        assert_eq!((hits(first), hits(second)), (vec![3, 0], vec![-5]));
+        let limit = third.descriptors[0].limit.expect("the line has one");
+        assert_eq!(limit.requests_per_unit, 2);
+        let calls = batch.calls();
+        assert_eq!(calls.iter().map(|call| call.at.0).collect::<Vec<_>>(), [100, 101, 102]);
+        assert_eq!(
+            calls.iter().map(|call| call.names_lease).collect::<Vec<_>>(),
+            [false, false, true]
+        );
+        assert_eq!((batch.lease(&calls[0]), batch.lease(&calls[2])), (None, Some("id")));
+        let taken: Vec<u64> = calls
+            .iter()
+            .flat_map(|call| call.descriptors().map(|at| batch.taken_hits(call, at)))
+            .collect();
+        assert_eq!(taken, [3, 0, 0, 3]);
+        assert_eq!(batch.entries_of(3), [Entry { key: "lease", value: "0a" }]);
+    }
+
+    #[test]
+    fn a_batch_is_full_at_each_of_its_bounds() {
+        let (short, long) = ("v".to_owned(), "v".repeat(TEXT_BYTES));
+        for (value, calls) in [(short, CALLS_MAX), (long, 1)] {
+            let line = line("d", &format!(r#"{{"entries":[["k","{value}"]]}}"#));
+            let mut batch = CallBatch::default();
+            let mut pushed = 0;
+            while !batch.is_full() {
+                batch.push(&read(&line), Micros(1));
+                pushed += 1;
+            }
+            assert_eq!(pushed, calls);
+            assert_eq!(batch.descriptor_count(), calls);
+        }
+    }
+
+    #[test]
+    fn a_call_that_no_server_decides_is_a_problem() {
+        let last = format!(r#"{{"entries":[["k","v"]],"hits":{}}}"#, HITS_END - 1);
+        let many = |count: usize, item: &str| vec![item; count].join(",");
+        let good = r#"{"entries":[["k","v"]]}"#;
+        for descriptors in [
+            good.to_owned(),
+            last.clone(),
+            r#"{"entries":[]}"#.to_owned(),
+            many(DESCRIPTORS_MAX, r#"{"entries":[]}"#),
+            format!(r#"{{"entries":[{}]}}"#, many(ENTRIES_MAX, r#"["k",""]"#)),
+        ] {
+            assert_eq!(problem(&read(&line("d", &descriptors))), None);
+        }
+        for (descriptors, part) in [
+            (String::new(), "descriptors must not be empty"),
+            (last.replace("991", "992"), "hits_addend 9007199254740992 is too large"),
+            (r#"{"entries":[["","v"]]}"#.to_owned(), "descriptor 0 has an entry"),
+            (format!(r#"{good},{{"entries":[["",""]]}}"#), "descriptor 1 has an entry"),
+            (many(DESCRIPTORS_MAX + 1, r#"{"entries":[]}"#), "10001 descriptors"),
+            (
+                format!(r#"{{"entries":[{}]}}"#, many(ENTRIES_MAX + 1, r#"["k",""]"#)),
+                "1001 entries",
+            ),
+        ] {
+            let line = line("d", &descriptors);
+            let problem = problem(&read(&line)).expect("a problem");
+            assert!(problem.contains(part), "{problem}");
+        }
+        let empty = line("", good);
+        assert!(problem(&read(&empty)).is_some_and(|text| text.contains("domain")));
+        let at = |at: u64| line("d", good).replace("\"at\":7", &format!("\"at\":{at}"));
+        assert_eq!(problem(&read(&at(LAST_INSTANT))), None);
+        let late = problem(&read(&at(LAST_INSTANT + 1))).expect("a problem");
+        assert!(late.contains("after the year 2112"), "{late}");
+    }
+}
