@@ -1,4 +1,4 @@
-//! The command line: `weir serve | check | explain | call | health | bench | plan`.
+//! The command line: `weir serve | check | explain | call | health | bench | plan | replay`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,6 +17,7 @@ mod client;
 mod explain;
 mod health;
 mod plan;
+mod replay;
 mod rule_source;
 mod serve;
 
@@ -28,11 +29,12 @@ use bench::BenchArgs;
 use client::ServiceArgs;
 use health::HealthArgs;
 use plan::PlanArgs;
+use replay::ReplayArgs;
 
 /// Exit codes other than 0, which means success.
 pub mod exit {
-    /// `check` found problems, `call` got OVER_LIMIT, `health` got a status other than SERVING, or
-    /// some calls of `bench` were not decided.
+    /// `check` found problems, `call` got OVER_LIMIT, `health` got a status other than SERVING, some
+    /// calls of `bench` were not decided, or new rules deny more (`replay --fail-on-more-denied`).
     pub const NEGATIVE: u8 = 1;
     /// Rules or settings are wrong (EX_USAGE of sysexits.h).
     pub const BAD_CONFIG: u8 = 64;
@@ -68,6 +70,8 @@ enum Command {
     Bench(BenchArgs),
     /// Compute how much Redis and how many instances the rules need under a load.
     Plan(PlanArgs),
+    /// Decide recorded calls by two sets of rules, and show which calls only one of them denies.
+    Replay(ReplayArgs),
 }
 
 #[derive(Debug, Args)]
@@ -186,6 +190,7 @@ impl Cli {
             Command::Health(args) => health::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Plan(args) => plan::run(&args),
+            Command::Replay(args) => replay::run(&args),
         };
         match code {
             Ok(code) => ExitCode::from(code),
