@@ -17,6 +17,7 @@ NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
 .PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-plans modes helm-test helm-docs docs docs-settings
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay modes helm-test helm-docs docs docs-settings
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -168,6 +169,10 @@ bench-rlqs: redis ## the cost of RLQS
 # and the time until a change is active. Prints tables in Markdown. BENCH has options, for example '--rounds 3'.
 bench-plans: ## the cost of plans with 10 million customers
 	$(CARGO) bench --locked --bench plans -- $(BENCH)
+# Ten million recorded calls by two rule sets: calls per second, and per second and core. BENCH has options, for
+# example '--calls 1000000'. The recording takes 2 GB of disk space.
+bench-replay: ## the speed of replays
+	$(CARGO) bench --locked --bench replay -- $(BENCH)
 
 # The chart and the Dockerfile: renders every values file of helm/weir/ci and validates it by Kubernetes'
 # schemas, without a cluster or a container engine.
