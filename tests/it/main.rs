@@ -30,6 +30,7 @@ mod plan;
 mod plans;
 mod quotas;
 mod reload;
+mod replay;
 mod rlqs;
 mod rolling;
 mod secrets;
