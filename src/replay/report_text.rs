@@ -64,10 +64,14 @@ impl ReplayReport {
             write!(f, "\n            line {}: {}", bad.line, bad.problem)?;
         }
         if lines.other_domains > 0 {
-            write!(f, "\nleft out    {} calls of other domains", lines.other_domains)?;
+            write!(f, "\nleft out    calls of other domains: {}", lines.other_domains)?;
         }
         if lines.without_descriptors > 0 {
-            write!(f, "\nleft out    {} requests without a descriptor", lines.without_descriptors)?;
+            write!(
+                f,
+                "\nleft out    requests without a descriptor: {}",
+                lines.without_descriptors
+            )?;
         }
         if lines.out_of_order > 0 {
             let longest = lines.out_of_order_micros_max as f64 / 1e6;
@@ -98,7 +102,7 @@ impl ReplayReport {
         write_table(f, header, "rule", &rows.collect::<Vec<_>>())?;
         let left_out = self.rules_used - self.rules.len();
         if left_out > 0 {
-            write!(f, "\n{left_out} more rules; --top shows more")?;
+            write!(f, "\nnot shown: {left_out} of {} rules; raise --top", self.rules_used)?;
         }
         Ok(())
     }
@@ -114,13 +118,14 @@ impl ReplayReport {
         write_table(f, header, "descriptor", &rows.collect::<Vec<_>>())?;
         let left_out = self.descriptors_tracked - self.descriptors.len();
         if left_out > 0 {
-            write!(f, "\n{left_out} more descriptors; --top shows more")?;
+            let tracked = self.descriptors_tracked;
+            write!(f, "\nnot shown: {left_out} of {tracked} descriptors; raise --top")?;
         }
         let untracked = self.descriptors_untracked;
         if untracked.times() > 0 {
             write!(
                 f,
-                "\n{} more and {} fewer in descriptors that are not counted one by one",
+                "\nin descriptors that are not counted one by one: {} more and {} fewer",
                 untracked.more, untracked.fewer
             )?;
         }
@@ -289,8 +294,8 @@ recorded    17 of 20 calls as by the old rules, 1 denied by them only, 2 in the 
 bad lines   2 of 27; the first:
             line 3: x\u{1b}
             line 4: y
-left out    4 calls of other domains
-left out    1 requests without a descriptor
+left out    calls of other domains: 4
+left out    requests without a descriptor: 1
 unsorted    2 calls, by at most 0.001200 s; sort the lines by `at`
 counters    old rules: 5 evicted, 0 decided by the fallback; raise store.max_counters
 counters    new rules: 0 evicted, 6 decided by the fallback; raise store.max_counters
@@ -299,12 +304,12 @@ leases      new rules: 7 without an end in the recording
 more  fewer  old denied  old all  new denied  new all  rule
    1     12          12       20           1       20  shop: per-user
    0      0           0        2           0        2  (no rule)
-1 more rules; --top shows more
+not shown: 1 of 3 rules; raise --top
 
 more  fewer  more hits  fewer hits  descriptor
    1     12          3  4000000000  shop: user=ann\n
-1 more descriptors; --top shows more
-8 more and 0 fewer in descriptors that are not counted one by one";
+not shown: 1 of 2 descriptors; raise --top
+in descriptors that are not counted one by one: 8 more and 0 fewer";
         let text = report.to_string();
         assert_eq!(text.lines().collect::<Vec<_>>(), expected.lines().collect::<Vec<_>>());
     }
