@@ -59,6 +59,9 @@ fn descriptor<'l>(line: &mut Unread<'l>) -> Option<RecordedDescriptor<'l>> {
     }
     let lease =
         if line.starts_with(",\"lease\":\"") { Some(line.text()?.to_owned()) } else { None };
+    if line.starts_with(",\"what_if\":\"") {
+        line.text()?;
+    }
     line.expect("}")?;
     Some(RecordedDescriptor { entries, hits, negative, limit, code, lease })
 }
@@ -141,7 +144,7 @@ mod tests {
         r#"{"at":1772366400000000,"domain":"d","hits":7,"descriptors":["#,
         r#"{"entries":[["user","grün"],["x",""]],"hits":0,"negative":true,"#,
         r#""limit":{"requests_per_unit":5,"unit":"minute"},"code":"OVER_LIMIT","rule":"a","#,
-        r#""reason":"counted","remaining":0,"lease":"00000000000000aa"},"#,
+        r#""reason":"counted","remaining":0,"lease":"00000000000000aa","what_if":"OK"},"#,
         r#"{"entries":[],"code":"OK","reason":"no_rule"}],"code":"OVER_LIMIT","trace":"4b"}"#,
     );
 
@@ -158,6 +161,7 @@ mod tests {
         for line in [
             FULL.to_owned(),
             without(r#","trace":"4b""#),
+            without(r#","what_if":"OK""#),
             without(r#","lease":"00000000000000aa""#),
             without(r#","remaining":0"#),
             without(r#","rule":"a""#),
