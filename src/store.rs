@@ -20,7 +20,7 @@ pub use crate::store_error::StoreError;
 pub use guarded::GuardedStore;
 pub(crate) use guarded::{IN_FLIGHT_MAX, with_timeout};
 pub use memory::MemoryStore;
-pub use redis::RedisStore;
+pub use redis::{CommandBound, RedisStore, RedisValue};
 
 /// A store that instances share, such as Redis.
 ///

@@ -23,12 +23,14 @@ use crate::time::{Clock, Micros};
 
 mod breaker;
 mod breaker_log;
+mod plain;
 mod releases;
 
 pub use breaker::BreakerState;
 
 use breaker::{Breaker, CallPermit, CallResult};
 use breaker_log::{BreakerLine, BreakerLog};
+use plain::CallKind;
 use releases::{Release, ReleaseQueue};
 
 /// Steps in flight to one node. A Redis node runs about 100 000 scripts per second, so further
@@ -124,15 +126,25 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
     }
 
     /// Runs `call` for `key` under `timeout`, the breaker and the in-flight bound of its node.
-    async fn run<T, F: Future<Output = Result<T, StoreError>>>(
+    fn run<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         key: &CounterKey,
         timeout: Duration,
         call: impl FnOnce() -> F,
+    ) -> impl Future<Output = Result<T, StoreError>> {
+        self.run_on(self.shared.store.node(key), CallKind::Counter, timeout, call)
+    }
+
+    /// Runs `call` to the node `id` under `timeout`, the breaker and the in-flight bound of the node.
+    async fn run_on<T, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        id: NodeId,
+        kind: CallKind,
+        timeout: Duration,
+        call: impl FnOnce() -> F,
     ) -> Result<T, StoreError> {
-        let Shared { store, clock, latency, .. } = &*self.shared;
+        let Shared { clock, latency, .. } = &*self.shared;
         let began = clock.now();
-        let id = store.node(key);
         let node = self.guarded_node(id);
         let in_flight = InFlightCall::begin(&node, clock, began);
         let in_flight = in_flight.inspect_err(|error| node.count_error(*error))?;
@@ -142,6 +154,7 @@ impl<S: NodeAware, C: Clock> GuardedStore<S, C> {
         in_flight.end(error, timeout >= self.shared.timeout, ended);
         call_trace::record(|| StoreCall { node: id, began, ended, error: error.copied() });
         match result {
+            Ok(_) if kind == CallKind::Plain => {}
             Ok(_) => {
                 latency.record(ended.saturating_sub(began));
                 call_trace::count_outcome();

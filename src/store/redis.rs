@@ -34,6 +34,7 @@ pub mod fuzz_harness;
 mod metrics;
 mod name;
 mod node;
+mod plain_command;
 pub mod quota;
 mod quota_rules;
 mod reply;
@@ -48,10 +49,12 @@ pub use self::config::RedisConfigError;
 pub(crate) use batcher::FLUSHERS_MAX;
 pub use metrics::NodeSnapshot;
 pub(crate) use name::{HASH_TAGS, NAME_BYTES};
+pub use plain_command::{CommandBound, RedisValue};
 pub use quota_rules::QUOTA_RULES_MAX;
 
 use self::config::RedisConfig;
-use name::{CounterName, hash_slot};
+use command::PlainCommands;
+use name::{CounterName, hash_slot, hash_slot_of};
 use router::Router;
 
 /// Counters in Redis. Dropping it closes its connections.
@@ -115,6 +118,71 @@ impl RedisStore {
     /// the settings stand for them.
     pub fn nodes(&self) -> Vec<(NodeId, String)> {
         self.router.nodes()
+    }
+
+    /// Sends one command to the node that owns `key`, and follows redirects. It is sent again only
+    /// after a reply that shows that it did not run. No breaker bounds such calls;
+    /// [`GuardedStore::command`](super::GuardedStore::command) has one.
+    ///
+    /// # Errors
+    /// The reason why there is no reply. [`StoreError::may_have_run`] returns whether the command may
+    /// have run. The log has the text of an error reply.
+    pub async fn command(
+        &self,
+        key: &str,
+        words: &[&[u8]],
+        bound: CommandBound,
+    ) -> Result<RedisValue, StoreError> {
+        self.send(key, &PlainCommands::one(words), bound).await
+    }
+
+    /// Runs `commands` as one transaction on the node that owns `key`, and returns their replies. All of
+    /// their keys need the hash tag of `key`. Of an invalid command, none runs.
+    ///
+    /// # Errors
+    /// The errors of [`RedisStore::command`]. [`StoreError::InvalidReply`] also if a command failed when
+    /// it ran, for example on a key of another type; the others ran.
+    pub async fn transaction(
+        &self,
+        key: &str,
+        commands: &[&[&[u8]]],
+        bound: CommandBound,
+    ) -> Result<Vec<RedisValue>, StoreError> {
+        match self.send(key, &PlainCommands::transaction(commands), bound).await? {
+            RedisValue::List(replies) if replies.len() == commands.len() => Ok(replies),
+            _ => Err(StoreError::InvalidReply),
+        }
+    }
+
+    /// Sends one command without a key, such as `SCAN`, to `node`.
+    ///
+    /// # Errors
+    /// The errors of [`RedisStore::command`]; [`StoreError::Unreachable`] also if the node has left.
+    pub async fn command_on(
+        &self,
+        node: NodeId,
+        words: &[&[u8]],
+        bound: CommandBound,
+    ) -> Result<RedisValue, StoreError> {
+        let command = PlainCommands::one(words);
+        let sent = self.router.plain_on(node, &command, bound.reply());
+        RedisValue::of(with_timeout(bound.timeout, sent).await?)
+    }
+
+    /// The node that owns the key `name`.
+    pub(super) fn node_of(&self, name: &str) -> NodeId {
+        self.router.node_of_slot(hash_slot_of(name.as_bytes()))
+    }
+
+    async fn send(
+        &self,
+        key: &str,
+        commands: &PlainCommands,
+        bound: CommandBound,
+    ) -> Result<RedisValue, StoreError> {
+        let slot = hash_slot_of(key.as_bytes());
+        let sent = self.router.plain(slot, commands, bound.reply());
+        RedisValue::of(with_timeout(bound.timeout, sent).await?)
     }
 
     /// Totals of what was sent to `node`.

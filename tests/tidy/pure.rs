@@ -26,6 +26,7 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/store/guarded/breaker",
     "src/store/guarded/breaker_log",
     "src/store/redis/command",
+    "src/store/redis/plain_command",
     "src/store/redis/quota",
     "src/store/redis/quota_rules",
     "src/store/redis/reply",

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::batch::ScriptCall;
-use super::command::encode;
+use super::command::{PlainCommands, encode};
 use super::config::NodeConfig;
 use super::error::{CallError, is_function_missing};
 use super::function_use::{CallForm, FunctionUse};
@@ -26,7 +26,7 @@ mod driver;
 mod pipeline;
 
 use driver::Driver;
-use pipeline::PipelinedCommands;
+use pipeline::{PipelinedCommands, ResultOf};
 
 /// The most commands that wait to be written. A batcher has few; the rest are redirected calls.
 const QUEUE_MAX: usize = 4096;
@@ -132,7 +132,8 @@ impl RedisConnection {
         form: CallForm,
     ) -> Result<Bytes, CallError> {
         self.metrics.count(call.steps(), call.combined(), form);
-        reply_bytes(self.send(step_command(call, form), 1, ReplyBound::USUAL).await?)
+        let command = PlainCommands { bytes: step_command(call, form), replies: 1 };
+        reply_bytes(self.send(command, ReplyBound::USUAL, ResultOf::Last).await?)
     }
 
     /// Calls a script after `ASKING`, which a node that imports the hash slot requires.
@@ -141,8 +142,9 @@ impl RedisConnection {
         call: &ScriptCall<K, T>,
     ) -> Result<Bytes, CallError> {
         self.metrics.count(call.steps(), call.combined(), CallForm::Script);
-        let commands = after_asking(step_command(call, CallForm::Script));
-        reply_bytes(self.send(commands, 2, ReplyBound::USUAL).await?)
+        let command = PlainCommands { bytes: step_command(call, CallForm::Script), replies: 1 };
+        let commands = command.after_asking();
+        reply_bytes(self.send(commands, ReplyBound::USUAL, ResultOf::Last).await?)
     }
 
     /// Calls the script of quotas for the quota `name`, or the function that does the same.
@@ -153,8 +155,9 @@ impl RedisConnection {
         form: CallForm,
     ) -> Result<Bytes, CallError> {
         self.metrics.count(0, 0, form);
-        let command = call_command(Script::Quota, form, [name.as_ref()], [argument]);
-        reply_bytes(self.send(command, 1, quota::SETTLED).await?)
+        let bytes = call_command(Script::Quota, form, [name.as_ref()], [argument]);
+        let command = PlainCommands { bytes, replies: 1 };
+        reply_bytes(self.send(command, quota::SETTLED, ResultOf::Last).await?)
     }
 
     /// Calls the script of quotas after `ASKING`, which a node that imports the hash slot requires.
@@ -164,8 +167,9 @@ impl RedisConnection {
         argument: &[u8],
     ) -> Result<Bytes, CallError> {
         self.metrics.count(0, 0, CallForm::Script);
-        let command = call_command(Script::Quota, CallForm::Script, [name.as_ref()], [argument]);
-        reply_bytes(self.send(after_asking(command), 2, quota::SETTLED).await?)
+        let bytes = call_command(Script::Quota, CallForm::Script, [name.as_ref()], [argument]);
+        let commands = PlainCommands { bytes, replies: 1 }.after_asking();
+        reply_bytes(self.send(commands, quota::SETTLED, ResultOf::Last).await?)
     }
 
     /// Drops the connection and opens a new one.
@@ -213,42 +217,39 @@ impl RedisConnection {
         words: &[&[u8]],
         bound: ReplyBound,
     ) -> Result<Reply, CallError> {
-        self.send(encode(words), 1, bound).await
+        self.send(PlainCommands::one(words), bound, ResultOf::Last).await
     }
 
-    /// Sends a command after `ASKING`, which a node that imports the hash slot requires.
-    pub(super) async fn command_asking(
+    /// Sends commands whose replies are each within `bound`. The result is the first error reply, or
+    /// the last reply.
+    pub(super) async fn commands(
         &self,
-        words: &[&[u8]],
+        commands: PlainCommands,
         bound: ReplyBound,
     ) -> Result<Reply, CallError> {
-        self.send(after_asking(encode(words)), 2, bound).await
+        self.send(commands, bound, ResultOf::FirstError).await
     }
 
-    /// Sends commands, and waits for the last of their `replies`. Sends nothing while the connection
+    /// Sends commands, and waits for the last of their replies. Sends nothing while the connection
     /// is down, because the commands would run long after their caller left.
     async fn send(
         &self,
-        bytes: Vec<u8>,
-        replies: u8,
+        commands: PlainCommands,
         bound: ReplyBound,
+        result_of: ResultOf,
     ) -> Result<Reply, CallError> {
         if !self.is_up() {
             return Err(CallError::NotSent);
         }
+        let PlainCommands { bytes, replies } = commands;
         let (reply, receiver) = oneshot::channel();
-        let commands = PipelinedCommands { bytes, replies, bound, reply };
+        let commands = PipelinedCommands { bytes, replies, bound, result_of, reply };
         self.queue.try_send(commands).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => CallError::Busy,
             mpsc::error::TrySendError::Closed(_) => CallError::NotSent,
         })?;
         receiver.await.unwrap_or(Err(CallError::Lost))
     }
-}
-
-/// `command` after `ASKING`: two commands.
-fn after_asking(command: Vec<u8>) -> Vec<u8> {
-    [encode(&[b"ASKING"]), command].concat()
 }
 
 /// The command that runs the steps of `call`.

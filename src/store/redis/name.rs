@@ -97,6 +97,22 @@ pub(super) fn hash_slot(key: &CounterKey) -> u16 {
     tag(key).hash_slot
 }
 
+/// The Cluster hash slot of the key `name`: of its hash tag, if it has one.
+pub(super) fn hash_slot_of(name: &[u8]) -> u16 {
+    crc16(hash_tag(name)) % HASH_SLOTS as u16
+}
+
+/// The part of `name` that has its hash slot: what is between its first `{` and the next `}`, unless
+/// that is empty, or else all of it.
+fn hash_tag(name: &[u8]) -> &[u8] {
+    let position = |bytes: &[u8], byte| bytes.iter().position(|other| *other == byte);
+    let begin = position(name, b'{').map_or(name.len(), |at| at + 1);
+    match position(&name[begin..], b'}') {
+        Some(length @ 1..) => &name[begin..begin + length],
+        _ => name,
+    }
+}
+
 fn tag(key: &CounterKey) -> Tag {
     TAGS[(key.0[0] >> (u64::BITS - HASH_TAGS.ilog2())) as usize]
 }
@@ -142,6 +158,29 @@ mod tests {
             assert_eq!((name[5], name[9]), (b'{', b'}'));
             assert_eq!(hash_slot(&key), cluster_hash_slot(&name[6..9]));
             assert!(tags.insert(name[6..9].to_vec()), "two ranges have one tag");
+        }
+    }
+
+    /// The examples of the Cluster specification.
+    #[test]
+    fn a_key_has_the_hash_slot_of_its_hash_tag() {
+        let table = [
+            ("{user1000}.following", "user1000"),
+            ("foo{}{bar}", "foo{}{bar}"),
+            ("foo{{bar}}zap", "{bar"),
+            ("foo{bar}{zap}", "bar"),
+            ("foo{bar", "foo{bar"),
+            ("foo}bar{", "foo}bar{"),
+            ("", ""),
+        ];
+        for (name, tag) in table {
+            assert_eq!(hash_tag(name.as_bytes()), tag.as_bytes(), "{name}");
+            assert_eq!(hash_slot_of(name.as_bytes()), hash_slot_of(tag.as_bytes()), "{name}");
+        }
+        // A reply of `CLUSTER KEYSLOT`.
+        assert_eq!(hash_slot_of(b"weir:{foo}:bar"), 12_182);
+        for key in keys() {
+            assert_eq!(hash_slot_of(&CounterName::of(&key).0), hash_slot(&key));
         }
     }
 

@@ -148,7 +148,16 @@ impl RedisNode {
     /// the steps are sent together. While its connection is opening or down, returns the discovery
     /// thread's batcher, which costs a change of threads but no wait.
     pub(super) fn batcher(&self, key: &CounterKey) -> Arc<Batcher> {
-        let own = self.own_batcher(key.0[1] as usize);
+        self.batcher_by(key.0[1] as usize)
+    }
+
+    /// The connection for a command that is no step. Commands of one `number` share a connection.
+    pub(super) fn connection(&self, number: usize) -> Arc<RedisConnection> {
+        self.batcher_by(number).connection().clone()
+    }
+
+    fn batcher_by(&self, number: usize) -> Arc<Batcher> {
+        let own = self.own_batcher(number);
         if own.connection().is_up() {
             return own;
         }

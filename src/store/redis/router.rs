@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use super::batch::ScriptCall;
 use super::batcher::{self, BatchError};
+use super::command::PlainCommands;
 use super::config::{HostPort, NodeConfig, address_text};
 use super::connection::RedisConnection;
 use super::error::{CallError, NextAction, Redirect};
@@ -16,7 +17,7 @@ use super::function_use::CallForm;
 use super::metrics::{NodeMetrics, NodeSnapshot};
 use super::name::{CounterName, hash_slot};
 use super::node::RedisNode;
-use super::reply::{Reply, ReplyBound};
+use super::reply::ReplyBound;
 use super::script::{self, EncodedStep, Script};
 use super::topology::Topology;
 use crate::key::CounterKey;
@@ -24,6 +25,7 @@ use crate::step::{Outcome, Step};
 use crate::store::{NodeId, StoreError};
 use crate::time::{Clock, Micros, SystemClock};
 
+mod plain;
 mod quotas;
 
 /// The most times that one command may be sent. A hash slot may move during redirection, and the new
@@ -112,7 +114,7 @@ impl Router {
     /// Applies `step` to the counter `key`.
     pub(super) async fn apply(&self, key: &CounterKey, step: &Step) -> Result<Outcome, StoreError> {
         let (name, encoded) = (CounterName::of(key), EncodedStep::of(step));
-        let mut route = self.route_to_owner(key)?;
+        let mut route = self.route_to_owner(hash_slot(key))?;
         for _ in 0..SENDS_MAX {
             let batcher = route.node.batcher(key);
             let connection = batcher.connection();
@@ -137,7 +139,7 @@ impl Router {
                 Err(BatchError::RetryAlone) => route.mode = SendMode::Single,
                 Err(BatchError::Redis(error)) => {
                     let script = Some(encoded.script);
-                    let next = self.next_route(route, key, &error, connection, script);
+                    let next = self.next_route(route, hash_slot(key), &error, connection, script);
                     route = Box::pin(next).await?;
                 }
             }
@@ -148,29 +150,9 @@ impl Router {
     /// Deletes the counter `key` with `UNLINK`, and returns whether it existed.
     pub(super) async fn delete(&self, key: &CounterKey) -> Result<bool, StoreError> {
         let name = CounterName::of(key);
-        let reply = self.command(key, &[b"UNLINK", name.as_ref()]).await?;
+        let unlink = PlainCommands::one(&[b"UNLINK", name.as_ref()]);
+        let reply = self.plain(hash_slot(key), &unlink, ReplyBound::USUAL).await?;
         reply.number().map(|deleted| deleted > 0).ok_or(StoreError::InvalidReply)
-    }
-
-    /// Sends a command on a key in the hash slot of `key`, and returns its reply.
-    async fn command(&self, key: &CounterKey, words: &[&[u8]]) -> Result<Reply, StoreError> {
-        let mut route = self.route_to_owner(key)?;
-        for _ in 0..SENDS_MAX {
-            let batcher = route.node.batcher(key);
-            let connection = batcher.connection();
-            connection.ready().await?;
-            let result = match route.mode {
-                SendMode::Batched | SendMode::Single => {
-                    connection.command(words, ReplyBound::USUAL).await
-                }
-                SendMode::Asking => connection.command_asking(words, ReplyBound::USUAL).await,
-            };
-            match result {
-                Ok(reply) => return Ok(reply),
-                Err(error) => route = self.next_route(route, key, &error, connection, None).await?,
-            }
-        }
-        Err(StoreError::ErrorReply)
     }
 
     /// The nodes and hash slots as last discovered.
@@ -233,7 +215,12 @@ impl Router {
 
     /// The node that owns `key`; [`UNKNOWN_NODE`] if none is known.
     pub(super) fn node_id(&self, key: &CounterKey) -> NodeId {
-        self.topology().owner(hash_slot(key)).map_or(UNKNOWN_NODE, |node| node.id())
+        self.node_of_slot(hash_slot(key))
+    }
+
+    /// The node that owns `slot`; [`UNKNOWN_NODE`] if none is known.
+    pub(super) fn node_of_slot(&self, slot: u16) -> NodeId {
+        self.topology().owner(slot).map_or(UNKNOWN_NODE, |node| node.id())
     }
 
     /// Totals of what was sent to `node`; zeros for an unknown one.
@@ -252,9 +239,9 @@ impl Router {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The route of the first attempt: to the node that owns `key`.
-    fn route_to_owner(&self, key: &CounterKey) -> Result<Route, StoreError> {
-        let owner = self.topology().owner(hash_slot(key)).cloned();
+    /// The route of the first attempt: to the node that owns `slot`.
+    fn route_to_owner(&self, slot: u16) -> Result<Route, StoreError> {
+        let owner = self.topology().owner(slot).cloned();
         let node = owner.ok_or(StoreError::Unreachable)?;
         Ok(Route { node, mode: SendMode::Batched })
     }
@@ -265,12 +252,12 @@ impl Router {
         if self.topology().is_cluster() { hash_slot(key) } else { 0 }
     }
 
-    /// Does what follows `error`, and returns where to send the command again. `script` is the one
-    /// that the command calls.
+    /// Does what follows `error`, and returns where to send the command again. `slot` is the hash slot
+    /// of its keys, and `script` is the one that it calls.
     async fn next_route(
         &self,
         route: Route,
-        key: &CounterKey,
+        slot: u16,
         error: &CallError,
         connection: &RedisConnection,
         script: Option<Script>,
@@ -291,15 +278,15 @@ impl Router {
             }
             NextAction::SendToOwner(redirect) => match self.find(redirect, &route.node) {
                 Some(node) => {
-                    self.set_owner(hash_slot(key), &node);
+                    self.set_owner(slot, &node);
                     self.request_refresh();
                     Ok(Route { node, mode: SendMode::Batched })
                 }
-                None => self.retry_after_refresh(key).await,
+                None => self.retry_after_refresh(slot).await,
             },
             NextAction::SendAsking(redirect) => match self.find(redirect, &route.node) {
                 Some(node) => Ok(Route { node, mode: SendMode::Asking }),
-                None => self.retry_after_refresh(key).await,
+                None => self.retry_after_refresh(slot).await,
             },
             NextAction::SendLater => {
                 tokio::time::sleep(RETRY_PAUSE).await;
@@ -360,10 +347,10 @@ impl Router {
     }
 
     /// Requests a refresh, pauses, and routes by the topology that is known then.
-    async fn retry_after_refresh(&self, key: &CounterKey) -> Result<Route, StoreError> {
+    async fn retry_after_refresh(&self, slot: u16) -> Result<Route, StoreError> {
         self.request_refresh();
         tokio::time::sleep(RETRY_PAUSE).await;
-        self.route_to_owner(key)
+        self.route_to_owner(slot)
     }
 
     /// Records that `node` owns `hash_slot`.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, split};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
@@ -27,12 +27,23 @@ const SILENT_CHECKS_MAX: u32 = 5;
 /// Commands that are sent together.
 pub(super) struct PipelinedCommands {
     pub(super) bytes: Vec<u8>,
-    /// The number of commands, at least 1. The reply to the last one is the result.
-    pub(super) replies: u8,
+    /// The number of commands, at least 1.
+    pub(super) replies: usize,
     /// The bound of each reply.
     pub(super) bound: ReplyBound,
+    /// The reply that is the result.
+    pub(super) result_of: ResultOf,
     /// Dropped without a result if the connection is lost.
     pub(super) reply: oneshot::Sender<Result<Reply, CallError>>,
+}
+
+/// Which of the replies to commands that are sent together is their result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResultOf {
+    /// The last one.
+    Last,
+    /// The first error, or else the last one: `EXEC` does not repeat why a command was refused.
+    FirstError,
 }
 
 /// The commands that wait for replies.
@@ -46,8 +57,11 @@ struct Pipeline {
 
 /// Commands without their bytes, after these were taken for writing.
 struct Waiting {
-    replies: u8,
+    replies: usize,
     bound: ReplyBound,
+    result_of: ResultOf,
+    /// The first error reply, if it is the result.
+    error: Option<Bytes>,
     reply: oneshot::Sender<Result<Reply, CallError>>,
 }
 
@@ -127,11 +141,11 @@ async fn exchange(
 impl Pipeline {
     /// Takes the bytes of commands for writing.
     fn begin(&mut self, commands: PipelinedCommands, output: &mut Output) {
-        let PipelinedCommands { bytes, replies, bound, reply } = commands;
+        let PipelinedCommands { bytes, replies, bound, result_of, reply } = commands;
         // This caller already used its fallback, so its hits must not count.
         if !reply.is_closed() {
             output.push(&bytes);
-            self.waiting.push_back(Waiting { replies, bound, reply });
+            self.waiting.push_back(Waiting { replies, bound, result_of, error: None, reply });
         }
     }
 
@@ -147,11 +161,15 @@ impl Pipeline {
             let Some(reply) = self.replies.next(first.bound)? else { return Ok(()) };
             self.answered += 1;
             first.replies = first.replies.saturating_sub(1);
+            if let (ResultOf::FirstError, Reply::Error(text)) = (first.result_of, &reply) {
+                first.error.get_or_insert_with(|| text.clone());
+            }
             if first.replies == 0
                 && let Some(answered) = self.waiting.pop_front()
             {
+                let error = answered.error.map(|text| Err(CallError::Reply(text)));
                 // A caller that stopped waiting has closed the channel.
-                let _ = answered.reply.send(result(reply));
+                let _ = answered.reply.send(error.unwrap_or_else(|| result(reply)));
             }
         }
     }
@@ -186,7 +204,6 @@ impl Output {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
     use tokio::io::{DuplexStream, duplex};
     use tokio::task::JoinHandle;
 
@@ -208,10 +225,23 @@ mod tests {
             Bench { server, queue, run }
         }
 
-        fn send(&self, bytes: &[u8], replies: u8) -> oneshot::Receiver<Result<Reply, CallError>> {
+        fn send(
+            &self,
+            bytes: &[u8],
+            replies: usize,
+        ) -> oneshot::Receiver<Result<Reply, CallError>> {
+            self.send_for(bytes, replies, ResultOf::Last)
+        }
+
+        fn send_for(
+            &self,
+            bytes: &[u8],
+            replies: usize,
+            result_of: ResultOf,
+        ) -> oneshot::Receiver<Result<Reply, CallError>> {
             let (reply, received) = oneshot::channel();
-            let bound = ReplyBound { bytes: 1_000, elements: 10 };
-            let commands = PipelinedCommands { bytes: bytes.to_vec(), replies, bound, reply };
+            let (bytes, bound) = (bytes.to_vec(), ReplyBound { bytes: 1_000, elements: 10 });
+            let commands = PipelinedCommands { bytes, replies, bound, result_of, reply };
             assert!(self.queue.try_send(commands).is_ok());
             received
         }
@@ -247,6 +277,20 @@ mod tests {
         drop(bench.queue);
         let end = bench.run.await.unwrap();
         assert!(end.error.is_none() && end.answered);
+    }
+
+    /// A node that does not own the keys of a transaction refuses each command, and then `EXEC`.
+    #[tokio::test]
+    async fn a_transaction_fails_with_its_first_error() {
+        let mut bench = Bench::new();
+        let refused = bench.send_for(b"mhe", 3, ResultOf::FirstError);
+        let done = bench.send_for(b"mhe", 3, ResultOf::FirstError);
+        assert_eq!(bench.read(6).await, b"mhemhe");
+        bench.write(b"+OK\r\n-MOVED 1 h:1\r\n-EXECABORT discarded\r\n").await;
+        let moved = CallError::Reply(Bytes::from_static(b"MOVED 1 h:1"));
+        assert_eq!(refused.await.unwrap(), Err(moved));
+        bench.write(b"+OK\r\n+QUEUED\r\n*1\r\n:3\r\n").await;
+        assert_eq!(done.await.unwrap(), Ok(Reply::Array(vec![Reply::Integer(3)])));
     }
 
     #[tokio::test]

@@ -5,12 +5,13 @@ use futures_util::future::try_join_all;
 use super::{Router, SENDS_MAX, SendMode};
 use crate::key::{CounterKey, RuleId};
 use crate::quota::{LedgerSnapshot, Settlement};
+use crate::store::redis::command::PlainCommands;
 use crate::store::redis::error::NextAction;
 use crate::store::redis::function_use::CallForm;
 use crate::store::redis::name::{CounterName, hash_slot, name_beside};
 use crate::store::redis::quota;
 use crate::store::redis::quota_rules;
-use crate::store::redis::reply::Reply;
+use crate::store::redis::reply::{Reply, ReplyBound};
 use crate::store::redis::script::Script;
 use crate::store::{QUOTA_RULES_KEY, StoreError};
 use crate::time::Micros;
@@ -27,7 +28,7 @@ impl Router {
         settlement: &Settlement,
     ) -> Result<LedgerSnapshot, StoreError> {
         let (name, argument) = (CounterName::of(key), quota::encode(settlement));
-        let mut route = self.route_to_owner(key)?;
+        let mut route = self.route_to_owner(hash_slot(key))?;
         let mut has_loaded = false;
         for _ in 0..SENDS_MAX {
             let batcher = route.node.batcher(key);
@@ -55,7 +56,8 @@ impl Router {
                 NextAction::SendAlone => route.mode = SendMode::Single,
                 _ => {
                     let script = Some(Script::Quota);
-                    route = self.next_route(route, key, &error, connection, script).await?;
+                    let slot = hash_slot(key);
+                    route = self.next_route(route, slot, &error, connection, script).await?;
                 }
             }
         }
@@ -92,7 +94,8 @@ impl Router {
 
     async fn command_of_rules(&self, words: Vec<Vec<u8>>) -> Result<Reply, StoreError> {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-        self.command(&QUOTA_RULES_KEY, &words).await
+        let (slot, command) = (hash_slot(&QUOTA_RULES_KEY), PlainCommands::one(&words));
+        self.plain(slot, &command, ReplyBound::USUAL).await
     }
 
     /// The instant on the clock of the node that has the announced rules.
