@@ -25,6 +25,7 @@
 //! - [`client_address`]: the address of a client, as the limits per address count it.
 //! - [`sharded`], [`histogram`]: metrics as atomics, in one shard per core and at most 8 shards.
 //! - `outage_log`: bounds the log lines about a connection that fails and recovers.
+//! - `connect`, `backoff`: the addresses of a server in their order, and the pauses between attempts.
 //! - [`tls`]: certificate files, their reload and name checks, for the server and the clients of Redis
 //!   and xDS.
 //!
@@ -89,10 +90,12 @@
 pub mod algorithm;
 pub mod app;
 pub mod atomic_count;
+mod backoff;
 pub mod bounded_file;
 pub mod capacity;
 pub mod cli;
 pub mod client_address;
+mod connect;
 pub mod decision;
 pub mod decision_record;
 pub mod decision_recorder;

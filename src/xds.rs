@@ -1,8 +1,8 @@
 //! The client of a server that sends rules by xDS (docs/xds.md).
 //!
-//! `session` decides what each request contains, and `backoff` when to connect again; both are pure.
-//! `client` connects and passes responses on, in a thread with its own runtime. `cache` keeps the active
-//! rules on disk. [`XdsStatus`] shows all of it to metrics and readiness.
+//! `session` decides what each request contains, and is pure. `client` connects and passes responses on,
+//! in a thread with its own runtime. `cache` keeps the active rules on disk. [`XdsStatus`] shows all of it
+//! to metrics and readiness.
 //!
 //! This module decodes no rules. The application's [`RulesByXds`] applies the resources of a
 //! response, and returns the reasons against them.
@@ -12,7 +12,6 @@ use std::io;
 use crate::rules::{XdsOutcome, XdsResource};
 use crate::tls::TlsError;
 
-mod backoff;
 mod cache;
 mod client;
 mod connector;

@@ -10,11 +10,11 @@ use tokio::runtime::Builder;
 use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
-use super::backoff::Backoff;
 use super::cache::Cache;
 use super::session::XdsSession;
 use super::status::{FirstRules, XdsStatus};
 use super::{RulesByXds, XdsError};
+use crate::backoff::Backoff;
 use crate::outage_log::OutageLog;
 use crate::settings::XdsSettings;
 use crate::time::{Clock, SystemClock};

@@ -12,6 +12,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("splitmix64", ""),
     ("histogram", "time sharded"),
     ("outage_log", "time"),
+    ("backoff", ""),
+    ("connect", ""),
     ("tls", "bounded_file"),
     ("yaml", ""),
     ("spelling", ""),
@@ -63,7 +65,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "bounded_file atomic_count client_address tls time limit descriptor lease_rollback \
          decision settings telemetry proto",
     ),
-    ("xds", "bounded_file escape outage_log tls time rules settings proto"),
+    ("xds", "bounded_file escape outage_log backoff connect tls time rules settings proto"),
     (
         "app",
         "bounded_file escape time client_address limit descriptor key store decision rules plans \

@@ -7,6 +7,7 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/quota",
     "src/descriptor",
     "src/outage_log",
+    "src/backoff",
     "src/key",
     "src/step",
     "src/algorithm",
@@ -49,6 +50,5 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/modes/synced/delta",
     "src/modes/synced/replica",
     "src/modes/over_limit_cache/denied_state",
-    "src/xds/backoff",
     "src/xds/session",
 ];

@@ -1,10 +1,10 @@
-//! The pauses between attempts to connect. Pure; the random number is an argument.
+//! The pauses between attempts to reach a server. Pure; the random number is an argument.
 
 use std::time::Duration;
 
 /// Pauses that double with each failed attempt, up to a bound.
 #[derive(Clone, Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     initial: Duration,
     max: Duration,
     /// The upper bound of the next pause.
@@ -14,13 +14,13 @@ pub(super) struct Backoff {
 impl Backoff {
     /// The first pause is at most `initial`. Later ones are at most `max`, or `initial` if that is
     /// longer.
-    pub(super) fn new(initial: Duration, max: Duration) -> Backoff {
+    pub(crate) fn new(initial: Duration, max: Duration) -> Backoff {
         Backoff { initial, max: max.max(initial), next: initial }
     }
 
     /// The next pause: between half of its upper bound and all of it. All values of `random` must be
     /// equally likely, so that clients do not connect at the same time.
-    pub(super) fn pause(&mut self, random: u64) -> Duration {
+    pub(crate) fn pause(&mut self, random: u64) -> Duration {
         let bound = self.next;
         self.next = bound.saturating_mul(2).min(self.max);
         let share = random as f64 / u64::MAX as f64;
@@ -28,7 +28,7 @@ impl Backoff {
     }
 
     /// Starts again with the first pause.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.next = self.initial;
     }
 }
