@@ -4,11 +4,16 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
+use clap::Args;
+use http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+
+use crate::bounded_file;
 
 /// Longest wait for a connection, and for each part of a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -18,6 +23,49 @@ const RESPONSE_BYTES_MAX: u64 = 16 << 20;
 
 /// All ASCII characters except the unreserved ones of RFC 3986, section 2.3.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The admin port to call: flags of commands that need its token.
+#[derive(Debug, Args)]
+pub(crate) struct AdminArgs {
+    /// Address of the admin listener of a running service.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:6070",
+        value_parser = admin_address)]
+    addr: String,
+    /// File whose first line is the token of the admin listener [default: no token]
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+impl AdminArgs {
+    /// Sends a request with the token, with `headers`, and with `body` if there is one.
+    ///
+    /// # Errors
+    ///
+    /// A token that cannot be used, or no response with JSON.
+    pub(super) fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&Value>,
+    ) -> anyhow::Result<AdminResponse> {
+        let mut all = headers.to_vec();
+        let authorization = self.authorization()?;
+        all.extend(authorization.as_deref().map(|value| ("authorization", value)));
+        let body = body.map(Value::to_string).unwrap_or_default();
+        send(&self.addr, method, path, &all, &body)
+    }
+
+    /// The header with the token; `None` without a file.
+    fn authorization(&self) -> anyhow::Result<Option<String>> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        let failed = || format!("--token-file {}", path.display());
+        let line = bounded_file::first_line(path).with_context(failed)?;
+        let header = format!("Bearer {}", line.trim());
+        HeaderValue::from_str(&header).context("it has no token").with_context(failed)?;
+        Ok(Some(header))
+    }
+}
 
 /// The status and the JSON of a response.
 pub(super) struct AdminResponse {
@@ -38,23 +86,38 @@ pub(super) fn admin_address(text: &str) -> Result<String, String> {
 
 /// `GET path`.
 pub(super) fn get(address: &str, path: &str) -> anyhow::Result<AdminResponse> {
-    send(address, "GET", path, "")
+    send(address, "GET", path, &[], "")
 }
 
 /// `POST path`.
 pub(super) fn post(address: &str, path: &str, body: &Value) -> anyhow::Result<AdminResponse> {
-    send(address, "POST", path, &body.to_string())
+    send(address, "POST", path, &[], &body.to_string())
 }
 
-fn send(address: &str, method: &str, path: &str, body: &str) -> anyhow::Result<AdminResponse> {
+fn send(
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> anyhow::Result<AdminResponse> {
     let failed =
         || format!("no admin port answers at {address}; name that of `weir serve` (admin.listen)");
-    let response = exchange(address, method, path, body).with_context(failed)?;
+    let length = body.len();
+    let mut head = format!(
+        "{method} {path} HTTP/1.0\r\nhost: {address}\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n"
+    );
+    for (name, value) in headers {
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    let request = format!("{head}\r\n{body}");
+    let response = exchange(address, request.as_bytes()).with_context(failed)?;
     parse(&response).with_context(failed)
 }
 
 /// The bytes of the response.
-fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
+fn exchange(address: &str, request: &[u8]) -> std::io::Result<Vec<u8>> {
     let mut last = std::io::Error::other("the name has no address");
     let mut connected = None;
     for one in address.to_socket_addrs()? {
@@ -69,13 +132,7 @@ fn exchange(address: &str, method: &str, path: &str, body: &str) -> std::io::Res
     let Some(mut stream) = connected else { return Err(last) };
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let length = body.len();
-    let head = format!(
-        "{method} {path} HTTP/1.0\r\nhost: {address}\r\ncontent-type: application/json\r\n\
-         content-length: {length}\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes())?;
-    stream.write_all(body.as_bytes())?;
+    stream.write_all(request)?;
     let mut response = Vec::new();
     stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
     Ok(response)
@@ -90,7 +147,7 @@ fn parse(response: &[u8]) -> Option<AdminResponse> {
     Some(AdminResponse { status, body })
 }
 
-/// `text` as a value in the query of a URL.
+/// `text` as a value in the query of a URL, or as one segment of its path.
 pub(super) fn query_value(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
@@ -107,6 +164,19 @@ mod tests {
         for text in ["", "127.0.0.1", "https://h:1", "http://:1"] {
             assert!(admin_address(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_token_is_the_first_line_of_its_file() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let args = |token_file| AdminArgs { addr: String::new(), token_file };
+        let of_file = || args(Some(file.path().to_owned())).authorization();
+        std::fs::write(file.path(), " s3cret \nmore").expect("it can be written");
+        assert_eq!(of_file().expect("a token").as_deref(), Some("Bearer s3cret"));
+        std::fs::write(file.path(), "a\rx-y: z").expect("it can be written");
+        assert!(of_file().is_err(), "it could add a header");
+        assert!(args(Some("/nonexistent".into())).authorization().is_err());
+        assert!(args(None).authorization().expect("no token").is_none());
     }
 
     #[test]

@@ -77,6 +77,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "cli",
         "escape time duration limit descriptor key step store decision algorithm rules modes rlqs \
          limiter replay capacity telemetry proto server settings app",
+        "bounded_file escape time duration limit descriptor key step store decision algorithm \
+         rules modes rlqs limiter capacity telemetry proto server settings app",
     ),
     ("main", "cli"),
 ];
