@@ -1,0 +1,218 @@
+//! Plans from an HTTP server: asked for in each interval, by conditional requests.
+//!
+//! An answer has all plans and customers, as a plans file. An answer that fails, or whose content is
+//! invalid, changes nothing.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::HeaderValue;
+use tokio::time::{sleep, timeout};
+
+use super::{
+    FirstAttempt, PlanSourceError, RunningSource, SourceStatus, joined, random, regular_pause,
+};
+use crate::backoff::Backoff;
+use crate::plans::{CustomerPlans, PlanBook, Plans};
+use crate::settings::PlansSettings;
+use crate::time::{Clock, SystemClock};
+
+mod client;
+mod credentials;
+mod endpoint;
+mod failure;
+
+use client::{FetchedPlans, PlansBody, PlansClient};
+use failure::HttpFailure;
+
+/// The longest pause after failed requests.
+const BACKOFF_MAX: Duration = Duration::from_secs(10);
+
+/// Starts to read plans from `plans.url`, and waits for the first answer for at most `plans.timeout`.
+///
+/// # Errors
+/// Invalid settings and files, and a thread that cannot start.
+pub fn start_http(
+    settings: &PlansSettings,
+    plans: Arc<Plans>,
+    clock: SystemClock,
+) -> Result<RunningSource, PlanSourceError> {
+    let client = PlansClient::new(settings)?;
+    let status = Arc::new(SourceStatus::new("http"));
+    let reader = HttpReader {
+        client,
+        plans,
+        status: status.clone(),
+        clock,
+        max_customers: settings.max_customers,
+        timeout: settings.timeout,
+        interval: settings.poll_interval,
+        backoff: Backoff::new(settings.poll_interval, BACKOFF_MAX),
+        seen: None,
+        active: None,
+        invalid: None,
+    };
+    Ok(RunningSource::start(status, settings.timeout, move |first| reader.run(first))?)
+}
+
+/// Reads the files that `settings` name, as [`start_http`] does.
+///
+/// # Errors
+/// Files that cannot be read or used, and an address that is none.
+pub fn check_files(settings: &PlansSettings) -> Result<(), PlanSourceError> {
+    PlansClient::new(settings)?.check_token().map_err(HttpFailure::into_setting)
+}
+
+/// The state of the thread.
+struct HttpReader {
+    client: PlansClient,
+    plans: Arc<Plans>,
+    status: Arc<SourceStatus>,
+    clock: SystemClock,
+    max_customers: usize,
+    timeout: Duration,
+    interval: Duration,
+    backoff: Backoff,
+    /// The last content, also of an invalid answer.
+    seen: Option<SeenContent>,
+    /// The hash of the content whose plans are active.
+    active: Option<u64>,
+    /// Why the last content is invalid; `None` if it is active.
+    invalid: Option<String>,
+}
+
+/// What identifies the content of an answer.
+struct SeenContent {
+    etag: Option<HeaderValue>,
+    digest: u64,
+}
+
+impl HttpReader {
+    /// Reads without end.
+    async fn run(mut self, first: FirstAttempt) {
+        loop {
+            let polled = self.poll().await;
+            let now = self.clock.now();
+            let pause = match polled.map(|()| self.invalid.as_deref()) {
+                Ok(invalid) => {
+                    match invalid {
+                        None => self.status.succeeded(now),
+                        Some(reason) => self.status.failed(now, reason),
+                    }
+                    // Invalid plans may be corrected at any time.
+                    self.backoff.reset();
+                    regular_pause(self.interval, random())
+                }
+                Err(error) => {
+                    self.status.failed(now, &error.to_string());
+                    self.backoff.pause(random())
+                }
+            };
+            first.done();
+            self.plans.free_retired();
+            sleep(pause).await;
+        }
+    }
+
+    /// Asks for the plans, and activates them if they are new and valid.
+    async fn poll(&mut self) -> Result<(), HttpFailure> {
+        let etag = self.seen.as_ref().and_then(|seen| seen.etag.clone());
+        let late = |_| Err(HttpFailure::Late(self.timeout));
+        let fetched = timeout(self.timeout, self.client.get(etag.as_ref())).await;
+        if let FetchedPlans::Body(body) = fetched.unwrap_or_else(late)? {
+            let mut hasher = DefaultHasher::new();
+            body.bytes.hash(&mut hasher);
+            let digest = hasher.finish();
+            // A server without ETags sends the same content again.
+            if self.active == Some(digest) {
+                self.invalid = None;
+            } else if self.seen.as_ref().is_none_or(|seen| seen.digest != digest) {
+                self.invalid = self.activate(&body).err();
+                if self.invalid.is_none() {
+                    self.active = Some(digest);
+                }
+            }
+            self.seen = Some(SeenContent { etag: body.etag, digest });
+        }
+        Ok(())
+    }
+
+    /// Publishes the plans and customers of an answer.
+    ///
+    /// # Errors
+    /// Why they are invalid.
+    fn activate(&self, body: &PlansBody) -> Result<(), String> {
+        let (book, customers) = parse(body)?;
+        // A defect of the server must not remove all plans.
+        if book.is_empty() {
+            return Err(
+                "the answer of plans.url has no plans; send at least one, such as {\"plans\": \
+                        {\"free\": {\"calls\": 100}}}"
+                    .to_owned(),
+            );
+        }
+        let (count, max) = (customers.len(), self.max_customers);
+        if count > max {
+            return Err(format!(
+                "the answer of plans.url has {count} customers, more than {max}; raise \
+                 plans.max_customers"
+            ));
+        }
+        let mut table = self.plans.table(&book, count);
+        for (customer, plan) in &customers {
+            table.add(customer, plan)?;
+        }
+        self.plans.publish(book, table.finish());
+        self.status.changed(self.clock.now());
+        Ok(())
+    }
+}
+
+/// The plans and the customers of an answer: JSON if it says so or looks so, else YAML.
+fn parse(body: &PlansBody) -> Result<(PlanBook, CustomerPlans), String> {
+    let named = |error: String| format!("the answer of plans.url is invalid: {error}");
+    let text = std::str::from_utf8(&body.bytes);
+    let text = text.map_err(|_| named("it is not UTF-8".to_owned()))?;
+    if body.is_json {
+        return PlanBook::parse_json_text(text).map_err(named);
+    }
+    if text.trim_start().starts_with('{')
+        && let Ok(plans) = PlanBook::parse_json_text(text)
+    {
+        return Ok(plans);
+    }
+    PlanBook::parse_yaml(text, "plans.url").map_err(|problems| named(joined(&problems)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn body(text: &str, is_json: bool) -> PlansBody {
+        PlansBody { bytes: text.as_bytes().to_vec(), is_json, etag: None }
+    }
+
+    #[test]
+    fn plans_are_json_or_yaml() {
+        let json = r#"{"plans": {"free": {"calls": 100}}, "customers": {"acme": "free"}}"#;
+        let yaml = "plans:\n  free: { calls: 100 }\ncustomers:\n  acme: free\n";
+        let flow = "{plans: {free: {calls: 100}}, customers: {acme: free}}";
+        for body in [body(json, true), body(json, false), body(yaml, false), body(flow, false)] {
+            let (book, customers) = parse(&body).unwrap();
+            assert_eq!(book.len(), 1);
+            assert_eq!(customers, [("acme".to_owned(), "free".to_owned())]);
+        }
+    }
+
+    #[test]
+    fn content_that_is_none_is_refused() {
+        let html = "<!doctype html><title>Log in</title>";
+        for body in [body(html, false), body(html, true), body("", true), body("[]", true)] {
+            let error = parse(&body).err().unwrap();
+            assert!(error.starts_with("the answer of plans.url is invalid: "), "{error}");
+        }
+        let binary = PlansBody { bytes: vec![0xff], is_json: true, etag: None };
+        assert!(parse(&binary).err().unwrap().ends_with("it is not UTF-8"));
+    }
+}
