@@ -1,4 +1,5 @@
-//! The admin port: pages about the service, and one operation that changes it: `DELETE /counters`.
+//! The admin port: pages about the service, and operations that change it: `DELETE /counters`, and changes
+//! of plans.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,10 +17,12 @@ mod access;
 mod counters;
 mod explain;
 mod origin;
+mod plans;
 mod quotas;
 mod token;
 
 pub(in crate::server) use access::AdminAccess;
+pub use plans::{PlansRefusal, PlansRequest};
 pub use token::Token;
 
 /// The content of the admin port. Each request calls one method.
@@ -36,6 +39,13 @@ pub trait AdminApi: Send + Sync + 'static {
     fn top(&self) -> serde_json::Value;
     /// `/quotas`: at most `limit` of the limits that the quota service divides, most demand first.
     fn quotas(&self, limit: usize) -> serde_json::Value;
+    /// `/plans`: the health of the source of plans, and at most `limit` plans.
+    fn plans(&self, limit: usize) -> serde_json::Value;
+    /// Below `/plans`: shows or changes one plan or one customer. Returns JSON.
+    fn edit_plans(
+        &self,
+        request: PlansRequest,
+    ) -> impl Future<Output = Result<serde_json::Value, PlansRefusal>> + Send;
     /// `/explain`: which rule matches a descriptor of `domain`, and why.
     fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> serde_json::Value;
     /// `/explain`: the rule of `domain` with this selector or name. `None` if there is none.
@@ -72,6 +82,9 @@ const INDEX: &str = "\
 /top       the counters denied most in the last minute (JSON)
 /explain   POST {domain, descriptor}: which rule matches, and why (JSON)
 /counters  ?domain=D&descriptor=k=v,k=v: GET the counter, DELETE it (JSON)
+/plans     ?limit=N: the plans, and the health of their source (JSON)
+/plans/{plan}                PUT {limit: number} sets a plan, DELETE deletes it (JSON)
+/plans/customers/{customer}  GET the plan of a customer, PUT {plan: NAME}, DELETE (JSON)
 /quotas    ?limit=N: the limits that RLQS divides, and the share of each holder (JSON)
 ";
 
@@ -90,6 +103,7 @@ pub(in crate::server) fn router<A: AdminApi>(
     // A further protected path is one more `merge`.
     let protected = Router::new()
         .merge(counters::router(api.clone(), bounds))
+        .merge(plans::router(api.clone(), pages.clone()))
         .merge(quotas::router(api.clone(), pages.clone()));
     Router::new()
         .route("/", get(INDEX))
@@ -98,6 +112,7 @@ pub(in crate::server) fn router<A: AdminApi>(
         .route("/rlconfig", page(|api| Page::text(api.rlconfig())))
         .route("/settings", page(|api| Page::json(StatusCode::OK, &api.settings())))
         .route("/top", page(|api| Page::json(StatusCode::OK, &api.top())))
+        .merge(plans::page_router(api.clone(), pages.clone()))
         .merge(explain::router(api, pages, bounds))
         .merge(access::protect(protected, access))
         .layer(from_fn_with_state(loopback, origin::check))

@@ -9,7 +9,7 @@ use crate::descriptor::{ParsedDescriptor, Request};
 use crate::limit::Unit;
 use crate::time::Micros;
 
-use crate::server::{AdminApi, CounterError, Decide};
+use crate::server::{AdminApi, CounterError, Decide, PlansRefusal, PlansRequest};
 
 /// A verdict with every field filled.
 pub(in crate::server) fn full_verdict() -> Verdict {
@@ -151,5 +151,13 @@ impl AdminApi for FixedPages {
 
     fn quotas(&self, limit: usize) -> serde_json::Value {
         serde_json::json!({"quotas": [], "limit": limit})
+    }
+
+    fn plans(&self, limit: usize) -> serde_json::Value {
+        serde_json::json!({"plans": [], "limit": limit})
+    }
+
+    async fn edit_plans(&self, request: PlansRequest) -> Result<serde_json::Value, PlansRefusal> {
+        Ok(serde_json::json!({"request": format!("{request:?}")}))
     }
 }
