@@ -1,4 +1,5 @@
 //! The command line: `weir serve | check | explain | call | health | bench | plan | replay`.
+//! The command line: `weir serve | check | explain | call | health | bench | plan | plans`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,6 +19,7 @@ mod explain;
 mod health;
 mod plan;
 mod replay;
+mod plans;
 mod rule_source;
 mod serve;
 
@@ -30,6 +32,7 @@ use client::ServiceArgs;
 use health::HealthArgs;
 use plan::PlanArgs;
 use replay::ReplayArgs;
+use plans::PlansArgs;
 
 /// Exit codes other than 0, which means success.
 pub mod exit {
@@ -72,6 +75,8 @@ enum Command {
     Plan(PlanArgs),
     /// Decide recorded calls by two sets of rules, and show which calls only one of them denies.
     Replay(ReplayArgs),
+    /// Show the plans of customers of a running service, or change those in Redis.
+    Plans(PlansArgs),
 }
 
 #[derive(Debug, Args)]
@@ -191,6 +196,7 @@ impl Cli {
             Command::Bench(args) => bench::run(&args),
             Command::Plan(args) => plan::run(&args),
             Command::Replay(args) => replay::run(&args),
+            Command::Plans(args) => plans::run(&args),
         };
         match code {
             Ok(code) => ExitCode::from(code),
