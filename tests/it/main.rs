@@ -28,6 +28,7 @@ mod page_commands;
 mod page_content;
 mod plan;
 mod plans;
+mod plans_http;
 mod quotas;
 mod reload;
 mod replay;
@@ -51,6 +52,7 @@ mod support {
     pub(crate) mod envoy_gateway;
     pub(crate) mod http;
     pub(crate) mod metrics_page;
+    pub(crate) mod plans_server;
     pub(crate) mod process;
     pub(crate) mod resident;
     pub(crate) mod rlqs;

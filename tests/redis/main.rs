@@ -24,6 +24,7 @@ mod large_limits;
 mod leased;
 mod metrics_format;
 mod outage_log;
+mod plans;
 mod quota;
 mod rlqs_envoy;
 mod rlqs_shared;
