@@ -199,7 +199,8 @@ impl App {
         let bound = server::bind(config, tls, server_metrics.clone())?;
         let addresses = bound.addresses()?;
         let limiter = limiter(&settings, clock)?;
-        let (limiter, plans) = RunningPlans::start(&settings, limiter, &rules)?;
+        let (limiter, plans) = RunningPlans::start(&settings, limiter, &rules, clock)?;
+        let plans_view = plans.as_ref().map(RunningPlans::view);
         let (limiter, quotas) = RunningRlqs::start(&settings, limiter, &rules, clock)?;
         let (limiter, rlqs) = (Arc::new(limiter), quotas.as_ref().map(|it| it.engine.clone()));
         let (records, record_writer) = decision_records(&settings, clock)?.unzip();
@@ -215,7 +216,8 @@ impl App {
             xds_status(),
             &settings,
         );
-        let all_metrics = Arc::new(all_metrics.with_rlqs(rlqs.clone()));
+        let all_metrics = all_metrics.with_rlqs(rlqs.clone()).with_plans(plans_view.clone());
+        let all_metrics = Arc::new(all_metrics);
         let readiness = Readiness::new(limiter.clone(), rules.clone(), xds_status(), &settings);
         let (background, health_seen) = Background::start(limiter.clone(), clock, readiness)?;
         let mut shutdown_tasks = ShutdownTasks::new(settings.drain.timeout);
@@ -246,6 +248,7 @@ impl App {
             recorder,
             all_metrics,
             rlqs,
+            plans: plans_view,
             settings,
         });
         let serving =

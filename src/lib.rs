@@ -59,6 +59,7 @@
 //! - [`decision_recorder`]: writes the decision log.
 //! - [`server`]: gRPC on one runtime per worker, HTTP, admin, health, drain.
 //! - [`xds`]: the client of a server that sends the rules.
+//! - [`plan_sources`]: plans in Redis, and plans of an HTTP server.
 //! - [`settings`]: every setting, from the file, the environment and flags.
 //! - [`app`]: builds these parts, runs them, and stops them in order.
 //! - [`capacity`]: how much Redis and how many instances rules need, by calculation.
@@ -109,6 +110,7 @@ pub mod limit;
 pub mod limiter;
 pub mod modes;
 mod outage_log;
+pub mod plan_sources;
 pub mod plans;
 pub mod proto;
 pub mod quota;

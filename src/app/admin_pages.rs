@@ -6,18 +6,20 @@ use serde_json::{Value, json};
 
 use super::active_rules::ActiveRules;
 use super::metrics::AllMetrics;
+use super::plans::PlansView;
 use super::service::RequestRecorder;
 use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Limiter, find_counter};
 use crate::rlqs::QuotaEngine;
 use crate::rules::{Explanation, RuleDocument, RuleSet};
-use crate::server::{AdminApi, CounterError};
+use crate::server::{AdminApi, CounterError, PlansRefusal, PlansRequest};
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
 
 mod counter;
 mod plan;
+mod plans;
 mod quotas;
 
 use plan::ShownPlan;
@@ -31,6 +33,8 @@ pub(super) struct AdminPages {
     pub(super) all_metrics: Arc<AllMetrics>,
     /// `None` with `rlqs.enabled: false`.
     pub(super) rlqs: Option<Arc<QuotaEngine>>,
+    /// `None` with `plans.source: none`.
+    pub(super) plans: Option<PlansView>,
     pub(super) settings: Settings,
 }
 
@@ -103,6 +107,18 @@ impl AdminApi for AdminPages {
 
     fn quotas(&self, limit: usize) -> Value {
         quotas::page(self.rlqs.as_deref(), &self.limiter, limit)
+    }
+
+    fn plans(&self, limit: usize) -> Value {
+        plans::page(self.plans.as_ref(), limit)
+    }
+
+    async fn edit_plans(&self, request: PlansRequest) -> Result<Value, PlansRefusal> {
+        let redis = self.plans.as_ref().and_then(|view| view.redis.as_deref());
+        match redis {
+            Some(redis) => plans::edit(redis, request).await,
+            None => Err(plans::elsewhere(&self.settings.plans)),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::active_rules::ActiveRules;
+use super::plans::PlansView;
 use super::service::RequestRecorder;
 use crate::limiter::Limiter;
 use crate::rlqs::QuotaEngine;
@@ -14,6 +15,7 @@ use crate::xds::XdsStatus;
 
 mod decision_recorder;
 mod modes;
+mod plans;
 mod rlqs;
 mod stores;
 mod xds;
@@ -29,6 +31,8 @@ pub(super) struct AllMetrics {
     pub(super) xds: Option<Arc<XdsStatus>>,
     /// `None` with `rlqs.enabled: false`.
     pub(super) rlqs: Option<Arc<QuotaEngine>>,
+    /// `None` with `plans.source: none`.
+    pub(super) plans: Option<PlansView>,
     /// When the process started.
     pub(super) started: Micros,
     /// `store.max_counters`.
@@ -59,6 +63,7 @@ impl AllMetrics {
             server,
             xds,
             rlqs: None,
+            plans: None,
             max_counters: settings.store.max_counters,
             top: settings.metrics.top,
             envoy_ratelimit_names: settings.metrics.envoy_ratelimit_names,
@@ -68,6 +73,11 @@ impl AllMetrics {
     /// Adds the metrics of the quota service.
     pub(super) fn with_rlqs(self, rlqs: Option<Arc<QuotaEngine>>) -> AllMetrics {
         AllMetrics { rlqs, ..self }
+    }
+
+    /// Adds the metrics of plans.
+    pub(super) fn with_plans(self, plans: Option<PlansView>) -> AllMetrics {
+        AllMetrics { plans, ..self }
     }
 
     /// The current values of all metrics.
@@ -92,6 +102,9 @@ impl AllMetrics {
         }
         if let Some(engine) = &self.rlqs {
             rlqs::expose(engine, &mut page);
+        }
+        if let Some(view) = &self.plans {
+            plans::expose(view, self.clock.now(), &mut page);
         }
         self.server.expose(&mut page);
         if self.top {

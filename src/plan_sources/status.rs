@@ -16,6 +16,8 @@ const ERROR_CHARS_MAX: usize = 2_000;
 #[derive(Debug)]
 pub struct SourceStatus {
     source: &'static str,
+    /// Whether outages are logged.
+    logs: bool,
     /// When the plans were last known to be current, in microseconds; 0 before that.
     confirmed: AtomicU64,
     /// When the plans last changed, in microseconds; 0 before that.
@@ -30,8 +32,14 @@ pub struct SourceStatus {
 impl SourceStatus {
     /// The health of a source that has not been read. `source` is its name in `plans.source`.
     pub fn new(source: &'static str) -> SourceStatus {
+        SourceStatus { logs: true, ..SourceStatus::without_log(source) }
+    }
+
+    /// Like [`new`](SourceStatus::new), for a source whose reader writes its own lines to the log.
+    pub fn without_log(source: &'static str) -> SourceStatus {
         SourceStatus {
             source,
+            logs: false,
             confirmed: AtomicU64::new(0),
             updated: AtomicU64::new(0),
             updates: AtomicU64::new(0),
@@ -75,7 +83,7 @@ impl SourceStatus {
     pub fn succeeded(&self, now: Micros) {
         self.confirmed.store(now.0, Ordering::Relaxed);
         self.error.store(None);
-        if self.log.lock().unwrap_or_else(PoisonError::into_inner).up() {
+        if self.logs && self.log.lock().unwrap_or_else(PoisonError::into_inner).up() {
             tracing::info!(source = self.source, "plans are read again");
         }
     }
@@ -91,7 +99,7 @@ impl SourceStatus {
         self.errors.fetch_add(1, Ordering::Relaxed);
         let error = excerpt(error, ERROR_CHARS_MAX);
         self.error.store(Some(Arc::new(error.clone())));
-        if self.log.lock().unwrap_or_else(PoisonError::into_inner).down(&error, now) {
+        if self.logs && self.log.lock().unwrap_or_else(PoisonError::into_inner).down(&error, now) {
             tracing::warn!(source = self.source, %error, "plans are not read: the last ones stay");
         }
     }

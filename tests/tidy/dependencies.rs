@@ -59,6 +59,10 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "escape time limit descriptor key store decision decision_record rules settings limiter",
     ),
     ("capacity", "time limit store algorithm rules settings modes"),
+    (
+        "plan_sources",
+        "bounded_file escape outage_log backoff connect tls time plans settings store",
+    ),
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     (
         "server",
@@ -72,6 +76,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
          modes limiter rlqs telemetry server settings xds",
         "bounded_file escape time client_address limit descriptor key store decision \
          decision_recorder rules modes limiter rlqs telemetry server settings xds",
+         modes limiter rlqs plan_sources telemetry server settings xds",
     ),
     (
         "cli",

@@ -23,6 +23,8 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/plans/customer_table",
     "src/plans/customers_csv",
     "src/plans/published",
+    "src/plan_sources/http/endpoint",
+    "src/plan_sources/redis/changes",
     "src/capacity",
     "src/store/guarded/breaker",
     "src/store/guarded/breaker_log",
