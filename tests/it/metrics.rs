@@ -91,6 +91,7 @@ fn everything() -> Setup {
         .env("WEIR__LOG__DECISIONS__PATH", "stdout")
         .env("WEIR__STORE__KIND", "redis")
         .env("WEIR__REDIS__URL", "redis://127.0.0.1:1")
+        .env("WEIR__PLANS__SOURCE", "redis")
         .env("WEIR__RULES__XDS__SERVER", "127.0.0.1:1")
         .env("WEIR__RULES__START_WITHOUT_RULES", "true")
 }

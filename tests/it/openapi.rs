@@ -15,8 +15,14 @@ mod schema;
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
 /// The files with the routes of the two listeners.
-const ROUTERS: [&str; 5] =
-    ["routes.rs", "admin.rs", "admin/counters.rs", "admin/explain.rs", "admin/quotas.rs"];
+const ROUTERS: [&str; 6] = [
+    "routes.rs",
+    "admin.rs",
+    "admin/counters.rs",
+    "admin/explain.rs",
+    "admin/plans.rs",
+    "admin/quotas.rs",
+];
 
 const RULES: &str = "
 domain: d
@@ -109,8 +115,12 @@ fn check_response(page: &Value, method: &str, path: &str, answer: &Response) -> 
 /// A counter that exists once a request has used it.
 const COUNTER: &str = "/counters?domain=d&descriptor=user=x";
 
+/// Names that are those of the parameters, so that the paths are those of the page.
+const PLAN: &str = "/plans/{plan}";
+const CUSTOMER: &str = "/plans/customers/{customer}";
+
 /// Requests to a healthy instance, with every kind of response: method, path, body.
-fn requests() -> [(&'static str, &'static str, String); 28] {
+fn requests() -> Vec<(&'static str, &'static str, String)> {
     let check = |key: &str| {
         let entries = json!([{ "entries": [{ "key": key, "value": "x" }] }]);
         json!({ "domain": "d", "descriptors": entries }).to_string()
@@ -119,7 +129,7 @@ fn requests() -> [(&'static str, &'static str, String); 28] {
     let elsewhere = json!({ "domain": "e", "descriptor": "a=b" }).to_string();
     let large = "x".repeat(300_000);
     let none = "/counters?domain=d&descriptor=k=x";
-    [
+    vec![
         ("post", "/json", check("user")),
         ("post", "/json", check("job")),
         ("post", "/json", "nonsense".to_owned()),
@@ -138,7 +148,7 @@ fn requests() -> [(&'static str, &'static str, String); 28] {
         ("post", "/explain", explain("job=x,lease=a")),
         ("post", "/explain", elsewhere),
         ("post", "/explain", "nonsense".to_owned()),
-        ("post", "/explain", large),
+        ("post", "/explain", large.clone()),
         ("get", COUNTER, String::new()),
         ("get", none, String::new()),
         ("get", "/counters", String::new()),
@@ -148,6 +158,17 @@ fn requests() -> [(&'static str, &'static str, String); 28] {
         ("get", "/quotas", String::new()),
         ("get", "/quotas?limit=1000", String::new()),
         ("get", "/quotas?limit=0", String::new()),
+        ("get", "/plans", String::new()),
+        ("get", "/plans?limit=0", String::new()),
+        ("put", PLAN, json!({ "calls": 1 }).to_string()),
+        ("put", PLAN, "nonsense".to_owned()),
+        ("put", PLAN, large.clone()),
+        ("delete", PLAN, String::new()),
+        ("get", CUSTOMER, String::new()),
+        ("put", CUSTOMER, json!({ "plan": "pro" }).to_string()),
+        ("put", CUSTOMER, "nonsense".to_owned()),
+        ("put", CUSTOMER, large),
+        ("delete", CUSTOMER, String::new()),
     ]
 }
 
@@ -163,6 +184,11 @@ fn documented_responses(page: &Value) -> BTreeSet<String> {
     }
     // Responses of a process that is shutting down; tests/it/startup.rs has them.
     all.retain(|what| !what.ends_with("/livez 500") && !what.ends_with("/healthcheck 500"));
+    // Responses that need Redis; tests/redis/plans.rs has them.
+    all.retain(|what| {
+        let is_below = what.contains("/plans/");
+        !is_below || !what.ends_with(" 200") && !what.ends_with(" 404")
+    });
     all
 }
 
@@ -181,6 +207,7 @@ fn responses_match_openapi() {
         .rules("rules.yaml", RULES)
         .env("WEIR__STORE__KIND", "redis")
         .env("WEIR__REDIS__URL", "redis://127.0.0.1:1")
+        .env("WEIR__PLANS__SOURCE", "redis")
         .start();
     let requests = requests();
     let mut seen = BTreeSet::new();
@@ -197,6 +224,12 @@ fn responses_match_openapi() {
     one(&bad, "get", "/rules", &[], "");
     one(&lost, "get", COUNTER, &[], "");
     one(&lost, "delete", COUNTER, &[], "");
+    one(&lost, "get", "/plans", &[], "");
+    one(&lost, "put", PLAN, &[], r#"{"calls": 1}"#);
+    one(&lost, "delete", PLAN, &[], "");
+    one(&lost, "get", CUSTOMER, &[], "");
+    one(&lost, "put", CUSTOMER, &[], r#"{"plan": "pro"}"#);
+    one(&lost, "delete", CUSTOMER, &[], "");
     for (path, item) in paths(&page) {
         for method in METHODS {
             if item.get(method).is_some() && port(&weir, &item) == weir.admin {

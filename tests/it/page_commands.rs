@@ -21,8 +21,9 @@ use text::{Block, Page, pages, words};
 const RUN: [&str; 4] = ["weir", "curl", "grpcurl", "python3"];
 
 /// Starts of commands that are not run here, with the reason.
-const ELSEWHERE: [(&str, &str); 16] = [
+const ELSEWHERE: [(&str, &str); 17] = [
     ("weir check --overlay overlays.yaml --xds ", "xds/cache.rs runs the command on a cache"),
+    ("weir plans ", "tests/redis/plans.rs runs the commands on a Redis"),
     ("make ", "page_content.rs: the Makefile has the target"),
     ("cargo bench ", "it takes minutes; page_content.rs: Cargo.toml has the benchmark"),
     ("cd fuzz && cargo run ", "it needs the input of a failure; `make fuzz` runs the target"),

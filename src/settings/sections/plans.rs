@@ -33,7 +33,9 @@ section! {
         poll_interval: Duration = "500ms", positive_duration();
         /// With `source: http`: address from which weir gets plans and customers, as YAML or JSON.
         url: Option<SecretUrl> = "", optional(url("a URL", web_url));
-        /// With `source: http`: timeout of a response, with its body.
+        /// With `source: http`: timeout of a response, with its body. With `redis`: timeout of each
+        /// command, except that `store.timeout` bounds those that a request waits for. weir waits at
+        /// most this long for the plans before it listens.
         timeout: Duration = "1s", positive_duration();
         /// With `source: http`: largest body of a response, in bytes.
         max_bytes: usize = "67108864", number(1024..=1 << 30);
