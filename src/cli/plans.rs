@@ -195,7 +195,8 @@ mod tests {
             "a=b=c",
         ]));
         let expected = json!({
-            "calls": 100, "tokens": [1000, { "requests": 50000 }], "uploads": "unlimited", "a": "b=c"
+            "a": "b=c", "calls": 100, "tokens": [1000, { "requests": 50000 }],
+            "uploads": "unlimited",
         });
         assert_eq!(limits.expect("valid"), expected);
         for (texts, problem) in [(&["calls"][..], "calls=100"), (&["a=1", "a=2"], "twice")] {

@@ -33,6 +33,10 @@ const INVALID_PAUSE: Micros = Micros::from_secs(2);
 /// The most pages of the stream per interval.
 const PAGES_MAX: usize = 100;
 
+/// The error after a loss of data.
+const LOST: &str = "Redis has lost the plans, and the last ones stay; write them again, with `weir plans \
+                    set` or as docs/plans.md shows";
+
 /// The state of the thread.
 pub(super) struct Follower {
     source: Arc<RedisPlans>,
@@ -180,29 +184,27 @@ impl Follower {
     /// # Errors
     /// Why they were not read. Invalid plans are no error: customers are followed all the same.
     async fn read_plans(&mut self, is_stream_gone: bool) -> Result<(), String> {
-        let source = &self.source;
-        match source.read_book().await {
-            Err(BookError::Store(error)) => Err(store_text(error)),
+        let source = self.source.clone();
+        let read = match source.read_book().await {
+            Ok(read) => read,
+            Err(BookError::Store(error)) => return Err(store_text(error)),
             Err(BookError::Invalid(reason)) => {
                 self.invalid = Some(reason);
                 self.retry_at = source.clock.now().saturating_add(INVALID_PAUSE);
-                Ok(())
+                return Ok(());
             }
-            Ok(read) if is_stream_gone && read.book.is_empty() && source.plans.status().plans > 0 => {
-                Err("Redis has lost the plans, and the last ones stay; write them again, with `weir \
-                     plans set` or with HSET and XADD as docs/plans.md shows"
-                    .to_owned())
-            }
-            Ok(read) => {
-                self.invalid = None;
-                if self.digest != Some(read.digest) {
-                    self.digest = Some(read.digest);
-                    source.plans.publish_book(read.book);
-                    source.status.changed(source.clock.now());
-                }
-                Ok(())
-            }
+        };
+        let is_gone = is_stream_gone && read.book.is_empty();
+        if is_gone && source.plans.status().plans > 0 {
+            return Err(LOST.to_owned());
         }
+        self.invalid = None;
+        if self.digest != Some(read.digest) {
+            self.digest = Some(read.digest);
+            source.plans.publish_book(read.book);
+            source.status.changed(source.clock.now());
+        }
+        Ok(())
     }
 }
 
