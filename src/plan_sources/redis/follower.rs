@@ -34,8 +34,8 @@ const INVALID_PAUSE: Micros = Micros::from_secs(2);
 const PAGES_MAX: usize = 100;
 
 /// The error after a loss of data.
-const LOST: &str = "Redis has lost the plans, and the last ones stay; write them again, with `weir plans \
-                    set` or as docs/plans.md shows";
+const LOST: &str = "Redis has lost the plans, and the last ones stay; write them again, with \
+                    `weir plans set` or as docs/plans.md shows";
 
 /// The state of the thread.
 pub(super) struct Follower {
