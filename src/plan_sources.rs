@@ -55,7 +55,7 @@ impl RunningSource {
 
     /// Starts a thread that runs `source`, and waits until it has tried to read the plans once: for
     /// `wait` at most. So the first requests find plans if the source answers.
-    fn start<F: Future<Output = ()>>(
+    fn start<F: Future<Output = ()> + 'static>(
         status: Arc<SourceStatus>,
         wait: Duration,
         source: impl FnOnce(FirstAttempt) -> F + Send + 'static,

@@ -29,6 +29,9 @@ use failure::HttpFailure;
 /// The longest pause after failed requests.
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
 
+/// The error about an answer without plans.
+const NO_PLANS: &str = "the answer of plans.url has no plans; send at least one";
+
 /// Starts to read plans from `plans.url`, and waits for the first answer for at most `plans.timeout`.
 ///
 /// # Errors
@@ -146,11 +149,7 @@ impl HttpReader {
         let (book, customers) = parse(body)?;
         // A defect of the server must not remove all plans.
         if book.is_empty() {
-            return Err(
-                "the answer of plans.url has no plans; send at least one, such as {\"plans\": \
-                        {\"free\": {\"calls\": 100}}}"
-                    .to_owned(),
-            );
+            return Err(NO_PLANS.to_owned());
         }
         let (count, max) = (customers.len(), self.max_customers);
         if count > max {
@@ -163,7 +162,8 @@ impl HttpReader {
         for (customer, plan) in &customers {
             table.add(customer, plan)?;
         }
-        self.plans.publish(book, table.finish());
+        let table = table.finish();
+        self.plans.publish(book, table);
         self.status.changed(self.clock.now());
         Ok(())
     }

@@ -112,7 +112,7 @@ impl RedisPlans {
     async fn look_up(&self, customers: &[&str]) {
         // Before the call is sent: a change that the reply does not have may be applied before the reply.
         let changes = self.plans.changes();
-        let mut words: Vec<&[u8]> = vec![b"HMGET", CUSTOMERS_KEY.as_bytes()];
+        let mut words: Vec<&[u8]> = vec![&b"HMGET"[..], CUSTOMERS_KEY.as_bytes()];
         words.extend(customers.iter().map(|customer| customer.as_bytes()));
         // A request waits, so the breaker of the node and the timeout of the store apply.
         let timeout = self.store.timeout().unwrap_or(self.timeout);

@@ -55,7 +55,7 @@ fn server_url(server: &Server) -> String {
 /// Runs `weir plans` against an instance. Returns what it prints.
 fn plans(weir: &Weir, words: &[&str]) -> String {
     let address = format!("http://{}", weir.admin);
-    let words = [&["plans"], words, &["--addr", &address]].concat();
+    let words = [&["plans"][..], words, &["--addr", &address]].concat();
     let run = cli::run(Path::new("."), &words);
     assert_eq!(run.code, Some(0), "{words:?}: {run:?}");
     run.stdout
@@ -91,10 +91,8 @@ fn until_error(weir: &Weir, part: Option<&str>) {
 fn assign_by_program(redis: &mut RedisClient, customer: &str, plan: &str) {
     redis.run(&["MULTI"]);
     redis.run(&["HSET", CUSTOMERS, customer, plan]);
-    #[rustfmt::skip]
-    redis.run(&[
-        "XADD", CHANGES, "MAXLEN", "~", "100000", "*", "customer", customer, "plan", plan,
-    ]);
+    let names = ["customer", customer, "plan", plan];
+    redis.run(&[&["XADD", CHANGES, "MAXLEN", "~", "100000", "*"][..], &names].concat());
     redis.run(&["EXEC"]);
 }
 
@@ -170,10 +168,10 @@ fn wrong_changes_are_refused() {
         ("/plans/pro", "[]", 400),
         ("/plans/pro", r#"{"calls": "many"}"#, 400),
         ("/plans/pro", r#"{"calls": -1}"#, 400),
-        ("/plans/pro", &many, 400),
+        ("/plans/pro", many.as_str(), 400),
         ("/plans/a%0Ab", r#"{"calls": 1}"#, 400),
         ("/plans/customers/acme", r#"{"plan": "missing"}"#, 404),
-        (&long_customer, r#"{"plan": "pro"}"#, 400),
+        (long_customer.as_str(), r#"{"plan": "pro"}"#, 400),
     ];
     for (path, body, status) in table {
         let answer = send(weir.admin, "PUT", path, &[], body.as_bytes());

@@ -45,7 +45,7 @@ impl PlansEndpoint {
         let host_header = HeaderValue::from_str(authority.as_str());
         let host_header = host_header.map_err(|_| wrong("has an invalid host"))?;
         let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-        let target = target.parse().map_err(|_| wrong("has an invalid path"))?;
+        let target: Uri = target.parse().map_err(|_| wrong("has an invalid path"))?;
         Ok(PlansEndpoint { host, port, is_tls, host_header, target })
     }
 }

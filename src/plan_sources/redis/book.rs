@@ -3,6 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use serde_json::Value;
+
 use super::{PLANS_KEY, RedisPlans};
 use crate::plans::{PLANS_MAX, PlanBook, PlanNumbers};
 use crate::store::{CommandBound, RedisValue, StoreError};
@@ -93,13 +95,13 @@ fn parse(fields: &[RedisValue]) -> Result<ReadBook, BookError> {
     plans.sort_unstable();
     let mut hasher = DefaultHasher::new();
     plans.hash(&mut hasher);
-    let invalid = |name: &str, error: String| {
-        BookError::Invalid(format!("{PLANS_KEY}, plan `{name}`: {error}"))
-    };
     let mut numbers = Vec::with_capacity(plans.len());
     for (name, text) in plans {
-        let json = serde_json::from_str(text).map_err(|error| invalid(name, error.to_string()))?;
-        let plan = PlanNumbers::from_json(name, &json).map_err(|error| invalid(name, error))?;
+        let json: Value = serde_json::from_str(text).map_err(|error| {
+            BookError::Invalid(format!("{PLANS_KEY}: plan `{name}` is no JSON: {error}"))
+        })?;
+        let plan = PlanNumbers::from_json(name, &json);
+        let plan = plan.map_err(|error| BookError::Invalid(format!("{PLANS_KEY}: {error}")))?;
         numbers.push((name.to_owned(), plan));
     }
     let book = PlanBook::new(numbers).map_err(BookError::Invalid)?;
