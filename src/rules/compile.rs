@@ -310,6 +310,7 @@ impl Compiler {
             mode,
             over_limit_cache: raw.over_limit_cache.as_ref().and_then(|flag| flag.value)
                 != Some(false),
+            usage: is_on(raw.usage.as_ref()),
             shadow_mode: is_on(descriptor.shadow_mode.as_ref()),
             quota_mode: is_on(descriptor.quota_mode.as_ref()),
             metadata: metadata.map(Arc::new),

@@ -260,4 +260,5 @@ fn put(from: &RawRateLimit, limit: &mut RawRateLimit) {
     set(&from.over_limit_cache, &mut limit.over_limit_cache);
     set(&from.cost, &mut limit.cost);
     set(&from.shadow, &mut limit.shadow);
+    set(&from.usage, &mut limit.usage);
 }

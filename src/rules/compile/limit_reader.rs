@@ -131,6 +131,7 @@ impl LimitReader<'_> {
             ("cost", raw.cost.as_ref().map(|field| field.at)),
             ("limit_from", raw.limit_from.as_ref().map(|from| from.at)),
             ("shadow", raw.shadow.as_ref().map(|shadow| shadow.at)),
+            ("usage", raw.usage.as_ref().map(|field| field.at)),
         ];
         for (name, at) in others {
             if let Some(at) = at {

@@ -96,6 +96,7 @@ impl MapKind {
                 "cost",
                 "limit_from",
                 "shadow",
+                "usage",
                 "unlimited",
                 "name",
                 "replaces",

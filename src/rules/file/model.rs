@@ -115,6 +115,7 @@ pub(in crate::rules) struct RareLimitFields {
     pub(in crate::rules) limit_from: Option<RawLimitFrom>,
     /// Only `tiers` and the fields of a tier are set.
     pub(in crate::rules) shadow: Option<Box<RawRateLimit>>,
+    pub(in crate::rules) usage: Option<Field<bool>>,
     pub(in crate::rules) replaces: Vec<Text>,
 }
 
@@ -137,6 +138,7 @@ impl Deref for RawRateLimit {
             cost: None,
             limit_from: None,
             shadow: None,
+            usage: None,
             replaces: Vec::new(),
         };
         self.rare.as_deref().unwrap_or(&NONE)
@@ -277,6 +279,7 @@ impl FieldReader<'_> {
                 "cost" => it.cost = self.cost(node),
                 "limit_from" => it.limit_from = self.limit_from(node),
                 "shadow" => it.shadow = self.shadow(node),
+                "usage" => it.usage = self.flag(&name, node),
                 "name" => it.name = self.text(&name, node),
                 "replaces" => it.replaces = self.replaces(node),
                 _ => {

@@ -69,6 +69,8 @@ pub struct Rule {
     pub mode: Mode,
     /// Denies from memory while a counter is known to be full.
     pub over_limit_cache: bool,
+    /// Keeps the names of its counters, so that `/usage` can list them.
+    pub usage: bool,
     /// Reports denials as OK.
     pub shadow_mode: bool,
     /// Denies only when every quota rule of the request is over its limit.

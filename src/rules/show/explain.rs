@@ -292,6 +292,9 @@ fn flags(rule: &Rule) -> Vec<String> {
     if let Some(on_error) = rule.on_error {
         flags.push(format!("on error: {}", on_error.name()));
     }
+    if rule.usage {
+        flags.push("usage: the names of its counters are kept for `/usage`".to_owned());
+    }
     flags
 }
 

@@ -62,6 +62,9 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     if let Some(on_error) = rule.on_error {
         write!(out, ", on_error: {}", on_error.name())?;
     }
+    if rule.usage {
+        write!(out, ", usage: true")?;
+    }
     out.push('\n');
     Ok(())
 }

@@ -105,6 +105,7 @@ fn overlays_change_the_fields_of_limits() {
     for (limit, expected) in [
         ("{ on_error: deny }", "on_error: deny"),
         ("{ over_limit_cache: false }", "over_limit_cache: false"),
+        ("{ usage: true }", "usage: true"),
         ("{ mode: synced, sync_interval: 2s }", "mode: synced, sync_interval: 2s"),
         ("{ mode: leased }", "mode: leased"),
         ("{ count_denied: false }", "count_denied: false"),
