@@ -1,5 +1,6 @@
 //! Finds the rule of a descriptor: the rule tree, the matchers of its nodes and their index.
 
+mod counted_texts;
 pub(super) mod index;
 pub(super) mod limit_from;
 pub(super) mod matcher;
@@ -7,3 +8,5 @@ pub(super) mod rule;
 pub(super) mod search_steps;
 pub(super) mod small_map;
 pub(super) mod tree;
+
+pub use counted_texts::CountedLabel;

@@ -5,6 +5,7 @@ use crate::key::{CounterKey, KeySeed};
 
 mod calendar;
 mod costs;
+mod counted_texts;
 mod explaining;
 mod files;
 mod folders;
