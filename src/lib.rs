@@ -49,6 +49,7 @@
 //! - [`store_error`]: the reasons why a store returned no outcome.
 //! - [`modes`]: how often a decision calls Redis: exact, leased, synced.
 //! - [`rlqs`]: divides limits among Envoys that decide by themselves.
+//! - [`usage`]: the names of counters, so that the hits of each client can be listed.
 //! - [`limiter`]: the order of a decision; leases, shadow and quota mode, headers, metadata.
 //!
 //! The process around it:
@@ -130,5 +131,6 @@ pub mod telemetry;
 mod testing;
 pub mod time;
 pub mod tls;
+pub mod usage;
 pub mod xds;
 pub mod yaml;

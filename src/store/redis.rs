@@ -114,6 +114,11 @@ impl RedisStore {
         String::from_utf8_lossy(CounterName::of(key).as_ref()).into_owned()
     }
 
+    /// The Redis key `weir:{tag}rest`, in the hash slot of the counter `key`.
+    pub fn name_beside(key: &CounterKey, rest: &str) -> String {
+        name::name_beside(key, rest)
+    }
+
     /// The nodes that own counters, with their addresses. Before the first discovery, the servers of
     /// the settings stand for them.
     pub fn nodes(&self) -> Vec<(NodeId, String)> {

@@ -49,6 +49,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
          quota store decision",
     ),
     ("modes", "time limit key step store decision algorithm"),
+    ("usage", "time atomic_count limit descriptor key store decision rules"),
     (
         "limiter",
         "time limit descriptor key step store lease_rollback decision algorithm rules plans \
@@ -57,6 +58,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     (
         "replay",
         "escape time limit descriptor key store decision decision_record rules settings limiter",
+        "time limit descriptor key step store lease_rollback decision algorithm rules settings \
+         modes usage",
     ),
     ("capacity", "time limit store algorithm rules settings modes"),
     (
@@ -67,7 +70,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     (
         "server",
         "bounded_file atomic_count client_address tls time limit descriptor lease_rollback \
-         decision settings telemetry proto",
+         decision settings telemetry proto usage",
     ),
     ("xds", "bounded_file escape outage_log backoff connect tls time rules settings proto"),
     (
@@ -77,6 +80,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "bounded_file escape time client_address limit descriptor key store decision \
          decision_recorder rules modes limiter rlqs telemetry server settings xds",
          modes limiter rlqs plan_sources telemetry server settings xds",
+        "bounded_file escape time client_address limit descriptor key store decision rules modes \
+         limiter rlqs telemetry server settings xds usage",
     ),
     (
         "cli",
@@ -84,6 +89,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
          limiter replay capacity telemetry proto server settings app",
         "bounded_file escape time duration limit descriptor key step store decision algorithm \
          rules modes rlqs limiter capacity telemetry proto server settings app",
+         limiter capacity telemetry proto server settings usage app",
     ),
     ("main", "cli"),
 ];
