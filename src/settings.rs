@@ -59,6 +59,8 @@ pub use sections::{
     LoggedRequests, LoggedValues, MetricsSettings, ReadyzSettings, RedisSettings, RequireRules,
     ResponseSettings, RlqsSettings, RulesSettings, StoreKind, StoreSettings, TracingSettings,
     XdsSettings,
+    ReadyzSettings, RedisSettings, RequireRules, ResponseSettings, RlqsSettings, RulesSettings,
+    StoreKind, StoreSettings, TracingSettings, UsageSettings, XdsSettings,
 };
 pub use sources::{Flags, Loaded, load, process_env};
 
@@ -88,6 +90,8 @@ settings! {
     rlqs: RlqsSettings,
     /// Numbers of limits by customer.
     plans: PlansSettings,
+    /// The names of counters, for listings.
+    usage: UsageSettings,
     /// Decisions while the store fails.
     fallback: FallbackSettings,
     /// The conditions of readiness.

@@ -18,6 +18,7 @@ mod rlqs;
 mod rules;
 mod store;
 mod tracing;
+mod usage;
 mod xds;
 
 pub use admin::AdminSettings;
@@ -37,4 +38,5 @@ pub use rlqs::RlqsSettings;
 pub use rules::RulesSettings;
 pub use store::{StoreKind, StoreSettings};
 pub use tracing::TracingSettings;
+pub use usage::UsageSettings;
 pub use xds::XdsSettings;
