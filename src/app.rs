@@ -21,6 +21,7 @@ use crate::telemetry::{
     self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, TopDenied, Traces,
 };
 use crate::time::{Clock, SystemClock};
+use crate::usage::UsageNames;
 use crate::xds::{self, RulesByXds, XdsError};
 
 mod active_rules;
@@ -326,10 +327,11 @@ impl RulesByXds for ActiveRules {
 fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartError> {
     let (response, on_error) = (settings.response.clone(), settings.fallback.on_error);
     let memory = MemoryStore::new(settings.store.max_counters);
+    let max_names = settings.usage.max_names;
     match settings.store.kind {
         StoreKind::Memory => {
             let limiter = Limiter::new(Backend::Memory(memory), KeySeed::random(), response);
-            Ok(limiter.with_on_error(on_error))
+            Ok(limiter.with_on_error(on_error).with_usage(UsageNames::in_memory(max_names)))
         }
         StoreKind::Redis => {
             let workers = server::worker_count(&settings.grpc);
@@ -347,7 +349,8 @@ fn limiter(settings: &Settings, clock: SystemClock) -> Result<Limiter, StartErro
                 Modes::without_over_limit_cache(guarded)
             };
             let limiter = Limiter::new(Backend::Redis(modes), seed, response);
-            Ok(limiter.with_on_error(on_error).with_local(local))
+            let limiter = limiter.with_on_error(on_error).with_local(local);
+            Ok(limiter.with_usage(UsageNames::shared(max_names)))
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::rules::{DeniedRequests, RuleSet};
 use crate::settings::ResponseSettings;
 use crate::store::{GuardedStore, MemoryStore, RedisStore, SharedStore};
 use crate::time::{Micros, SystemClock};
+use crate::usage::UsageNames;
 
 mod backend;
 mod decided;
@@ -49,6 +50,7 @@ mod resolved;
 mod rollback_guard;
 mod share_query;
 mod what_if;
+mod usage_record;
 
 #[cfg(test)]
 mod tests;
@@ -79,6 +81,8 @@ pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
     divider: Option<Divider>,
     /// `None` without a source of plans.
     planned: Option<PlannedLimits>,
+    /// `None` in tests that list no counters.
+    usage: Option<Arc<UsageNames>>,
 }
 
 /// The pending descriptors of one request, and then those of their what-if limits. Most requests have
@@ -92,6 +96,8 @@ impl<S: SharedStore> Limiter<S> {
         let (on_error, lease_ids) = (OnError::default(), LeaseIds::new());
         let (local, divider, planned) = (None, None, None);
         Limiter { backend, seed, config, on_error, lease_ids, local, divider, planned }
+        let (local, divider, usage) = (None, None, None);
+        Limiter { backend, seed, config, on_error, lease_ids, local, divider, usage }
     }
 
     /// Sets the fallback for rules without `on_error`. The default allows.
@@ -108,6 +114,16 @@ impl<S: SharedStore> Limiter<S> {
     /// Adds rules that the quota service divides. They are asked only while `any` is true.
     pub fn with_divided(self, any: Arc<AtomicBool>, rules: Arc<dyn DividedRules>) -> Limiter<S> {
         Limiter { divider: Some(Divider::new(any, rules)), ..self }
+    }
+
+    /// Adds the names of the counters of rules with `usage: true`.
+    pub fn with_usage(self, names: Arc<UsageNames>) -> Limiter<S> {
+        Limiter { usage: Some(names), ..self }
+    }
+
+    /// The names of the counters of rules with `usage: true`.
+    pub fn usage(&self) -> Option<&Arc<UsageNames>> {
+        self.usage.as_ref()
     }
 
     /// The divided rules; `None` while no rule is divided.
@@ -252,6 +268,8 @@ impl<S: SharedStore> Limiter<S> {
         let (pending, what_if) = pending.split_at_mut(request.descriptors.len());
         // One descriptor needs no list.
         let mut verdict = if let [one] = pending {
+        let verdict = if let [one] = pending {
+            // One descriptor needs no list.
             self.verdict(rules, request, &mut [self.conclude(one)], now)
         } else {
             let mut decided: Vec<_> = pending.iter_mut().map(|one| self.conclude(one)).collect();
@@ -260,6 +278,7 @@ impl<S: SharedStore> Limiter<S> {
         if !what_if.is_empty() {
             verdict.what_if = what_if::results(what_if);
         }
+        self.record_usage(request, pending, &verdict);
         verdict
     }
 

@@ -6,6 +6,7 @@
 //!   wait for one slice at most.
 //! - The job of the consistency modes waits for the store in its futures, not on the thread.
 //! - The readiness job reads atomics.
+//! - The job of usage waits for Redis in its futures too.
 //!
 //! Jobs that read files stay outside: a read from a hanging network volume can block for minutes.
 //! The file watchers have their own threads for that reason.
@@ -66,14 +67,16 @@ impl Background {
                 // Not aborted with the other jobs, because it flushes the modes at the end.
                 let (stop_modes, modes_stopped) = oneshot::channel();
                 let modes = tokio::spawn(run_modes(limiter.clone(), clock, modes_stopped));
+                let (stop_names, names_stopped) = oneshot::channel();
+                let names = tokio::spawn(write_names(limiter.clone(), clock, names_stopped));
                 if readiness.is_conditional() {
                     jobs.spawn(update_health(readiness, health.clone()));
                 }
                 let _ = stopped.await;
                 jobs.shutdown().await;
-                drop(stop_modes);
+                drop((stop_modes, stop_names));
                 // An error is a panic, which was logged.
-                let _ = modes.await;
+                let _ = tokio::join!(modes, names);
             });
             let _ = ended.send(());
         })?;
@@ -81,7 +84,7 @@ impl Background {
     }
 
     /// Stops the jobs. Then the consistency modes send their pending counts to the store, and return
-    /// their unspent credits.
+    /// their unspent credits. Names of counters that wait are written.
     pub(super) async fn end(self) {
         drop(self.stop);
         let _ = self.done.await;
@@ -107,6 +110,14 @@ async fn sweep(limiter: Arc<Limiter>, clock: SystemClock) {
 async fn run_modes(limiter: Arc<Limiter>, clock: SystemClock, stopped: oneshot::Receiver<()>) {
     let Some(modes) = limiter.backend().modes() else { return };
     modes.run(&clock, JOB_PERIOD, async { drop(stopped.await) }).await;
+}
+
+/// Writes the names of counters to Redis. When `stopped` completes, it writes those that are left.
+async fn write_names(limiter: Arc<Limiter>, clock: SystemClock, stopped: oneshot::Receiver<()>) {
+    let (Some(names), Some(store)) = (limiter.usage(), limiter.backend().shared_store()) else {
+        return;
+    };
+    names.run_writer(store, &clock, async { drop(stopped.await) }).await;
 }
 
 /// Publishes the health when it changes.

@@ -18,6 +18,7 @@ mod modes;
 mod plans;
 mod rlqs;
 mod stores;
+mod usage;
 mod xds;
 
 /// The metrics of all parts of the process.
@@ -105,6 +106,8 @@ impl AllMetrics {
         }
         if let Some(view) = &self.plans {
             plans::expose(view, self.clock.now(), &mut page);
+        if let Some(names) = self.limiter.usage() {
+            usage::expose(&names.snapshot(), &mut page);
         }
         self.server.expose(&mut page);
         if self.top {

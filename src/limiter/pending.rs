@@ -24,7 +24,7 @@ pub(super) struct PendingDescriptor<'r> {
     /// The instant of the request, by the local clock.
     pub(super) local_now: Micros,
     /// The instant of the request, by the store's clock.
-    store_now: Result<Micros, StoreError>,
+    pub(super) store_now: Result<Micros, StoreError>,
     lease: Option<Lease>,
     /// A guard that is armed before the store is queried, so that a dropped call gives back what it
     /// may have taken.
