@@ -22,6 +22,7 @@ pub use compile::compile;
 pub use file::options::{DeniedRequests, Options, UnknownFields};
 pub use file::problem::{Location, RuleProblem};
 pub use file::source::{RuleFiles, SourceFile};
+pub use lookup::CountedLabel;
 #[cfg(feature = "fuzz")]
 pub use lookup::index::fuzz_harness as regex_fuzz_harness;
 pub use lookup::limit_from::{LimitFrom, PlanEntry};

@@ -16,11 +16,13 @@ use crate::server::{AdminApi, CounterError, PlansRefusal, PlansRequest};
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
+use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
 mod counter;
 mod plan;
 mod plans;
 mod quotas;
+mod usage;
 
 use plan::ShownPlan;
 
@@ -119,6 +121,8 @@ impl AdminApi for AdminPages {
             Some(redis) => plans::edit(redis, request).await,
             None => Err(plans::elsewhere(&self.settings.plans)),
         }
+    async fn usage(&self, query: UsageQuery) -> Result<UsageAnswer, UsageFailure> {
+        usage::answer(self, query).await
     }
 }
 

@@ -29,16 +29,28 @@ impl RuleSet {
     /// Explains the rule of `domain` with this selector, name or label. `None` if there is none. Of
     /// several rules with one name, it explains the first and lists the others.
     pub fn explain_rule(&self, domain: &str, name: &str) -> Option<Explanation> {
-        let of_domain = || self.rules.iter().filter(move |rule| *rule.domain == *domain);
-        let named = || of_domain().filter(move |rule| *rule.display_name == *name);
-        let selected = of_domain().find(|rule| rule.selector() == name);
-        let rule = selected.or_else(|| named().next())?;
+        let rule = self.rule_named(domain, name)?;
         let mut summary = self.rule_summary(rule, None);
-        if selected.is_none() {
-            summary.options.extend(others(named().skip(1)));
+        if rule.selector() != name {
+            let named = self.rules_labelled(domain, name);
+            summary.options.extend(others(named.filter(|other| other.index != rule.index)));
         }
         let outcome = LookupOutcome::Rule(summary);
         Some(Explanation { domain: shorten(domain), lease: None, levels: Vec::new(), outcome })
+    }
+
+    /// The rule of `domain` with this selector, name or label; the first of several with one name. `None`
+    /// if there is none.
+    pub fn rule_named(&self, domain: &str, name: &str) -> Option<&Rule> {
+        let mut of_domain = self.rules.iter().filter(|rule| *rule.domain == *domain);
+        let selected = of_domain.find(|rule| rule.selector() == name);
+        selected.or_else(|| self.rules_labelled(domain, name).next())
+    }
+
+    /// The rules of `domain` with this name, or with these keys joined with dots and no name.
+    fn rules_labelled<'r>(&'r self, domain: &str, name: &str) -> impl Iterator<Item = &'r Rule> {
+        let is_it = move |rule: &&Rule| *rule.domain == *domain && *rule.display_name == *name;
+        self.rules.iter().filter(is_it)
     }
 }
 

@@ -12,6 +12,7 @@ use axum::{Json, Router};
 
 use super::page::{Page, Pages};
 use crate::descriptor::{ParsedDescriptor, RequestBounds};
+use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
 mod access;
 mod counters;
@@ -20,6 +21,7 @@ mod origin;
 mod plans;
 mod quotas;
 mod token;
+mod usage;
 
 pub(in crate::server) use access::AdminAccess;
 pub use plans::{PlansRefusal, PlansRequest};
@@ -62,6 +64,11 @@ pub trait AdminApi: Send + Sync + 'static {
         domain: &str,
         descriptor: &ParsedDescriptor,
     ) -> impl Future<Output = Result<String, CounterError>> + Send;
+    /// `/usage`: a page of the counters of a rule. The call does not change them.
+    fn usage(
+        &self,
+        query: UsageQuery,
+    ) -> impl Future<Output = Result<UsageAnswer, UsageFailure>> + Send;
 }
 
 /// Why a counter cannot be shown or deleted.
@@ -86,6 +93,7 @@ const INDEX: &str = "\
 /plans/{plan}                PUT {limit: number} sets a plan, DELETE deletes it (JSON)
 /plans/customers/{customer}  GET the plan of a customer, PUT {plan: NAME}, DELETE (JSON)
 /quotas    ?limit=N: the limits that RLQS divides, and the share of each holder (JSON)
+/usage     ?domain=D&rule=R: the counters of a rule with `usage: true`, nearest first (JSON, CSV)
 ";
 
 /// The routes of the admin port.
@@ -105,6 +113,8 @@ pub(in crate::server) fn router<A: AdminApi>(
         .merge(counters::router(api.clone(), bounds))
         .merge(plans::router(api.clone(), pages.clone()))
         .merge(quotas::router(api.clone(), pages.clone()));
+        .merge(quotas::router(api.clone(), pages.clone()))
+        .merge(usage::router(api.clone(), pages.clone()));
     Router::new()
         .route("/", get(INDEX))
         .route("/metrics", page(|api| Page::metrics(api.metrics())))

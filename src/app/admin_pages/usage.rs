@@ -1,0 +1,197 @@
+//! Pages of usage: reads the names of the counters of a rule, and then the counters.
+//!
+//! One request reads at a time. With Redis, it sends a bounded number of commands, and its cursor says
+//! where the next one continues.
+
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use super::{AdminPages, counter};
+use crate::app::active_rules::RuleSnapshot;
+use crate::key::CounterKey;
+use crate::limiter::{Counter, Limiter};
+use crate::rules::{Rule, RuleLimit, RuleSet};
+use crate::store::StoreError;
+use crate::time::{Clock, SystemClock};
+use crate::usage::{
+    CounterTexts, RowSelection, UsageAnswer, UsageCursor, UsageFailure, UsageFormat, UsagePage,
+    UsageQuery, UsageRow, column_names, csv_header, csv_rows,
+};
+
+mod memory;
+mod shared;
+
+/// What one page needs: the rule, the query, and the parts of the service that are read.
+struct UsageReader {
+    limiter: Arc<Limiter>,
+    clock: SystemClock,
+    active: Arc<RuleSnapshot>,
+    /// The position of the rule in the active rules.
+    rule: usize,
+    columns: Vec<String>,
+    query: UsageQuery,
+    /// Where the page begins; `None` for the first one.
+    cursor: Option<UsageCursor>,
+    /// `usage.scan_pages`.
+    scan_pages: usize,
+}
+
+/// The rows of a page.
+struct UsageRows {
+    rows: Vec<UsageRow>,
+    names_read: u64,
+    cursor: Option<UsageCursor>,
+}
+
+/// The page for `query`.
+pub(super) async fn answer(
+    pages: &AdminPages,
+    query: UsageQuery,
+) -> Result<UsageAnswer, UsageFailure> {
+    let reader = Arc::new(UsageReader::new(pages, query)?);
+    let Some(names) = reader.limiter.usage().cloned() else {
+        return Err(UsageFailure::NotKept("this process keeps no names of counters".to_owned()));
+    };
+    let turn = names.turn().await;
+    let rows = match reader.limiter.backend().shared_store() {
+        Some(store) => shared::read(&reader, store).await?,
+        None => {
+            let reader = reader.clone();
+            // It reads many counters without waiting, and this thread also accepts connections. The
+            // task keeps its turn even if its client disconnects.
+            blocking(move || {
+                let _turn = turn;
+                memory::read(&reader, &names)
+            })
+            .await??
+        }
+    };
+    blocking(move || reader.render(rows)).await
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, UsageFailure> {
+    spawn_blocking(work).await.map_err(|error| UsageFailure::Store(error.to_string()))
+}
+
+impl UsageReader {
+    /// Finds the rule of `query`, which must keep names, and reads the cursor.
+    fn new(pages: &AdminPages, query: UsageQuery) -> Result<UsageReader, UsageFailure> {
+        let active = pages.rules.snapshot_owned();
+        let rule = rule_of(&active.rules, &query)?;
+        let cursor = query.cursor.as_deref().filter(|text| !text.is_empty());
+        let cursor = cursor.map(str::parse::<UsageCursor>).transpose();
+        let cursor = cursor.map_err(|problem| UsageFailure::Invalid(problem.to_owned()))?;
+        let (rule, columns) = (rule.index, column_names(rule));
+        let (limiter, clock) = (pages.limiter.clone(), pages.clock);
+        let scan_pages = pages.settings.usage.scan_pages;
+        Ok(UsageReader { limiter, clock, active, rule, columns, query, cursor, scan_pages })
+    }
+
+    fn rule(&self) -> &Rule {
+        &self.active.rules.rules()[self.rule]
+    }
+
+    fn selection(&self) -> RowSelection {
+        let UsageQuery { order, limit, min_used, .. } = self.query;
+        RowSelection::new(order, limit, min_used)
+    }
+
+    /// The state of a counter. `None` if its rule is unlimited.
+    async fn row(
+        &self,
+        key: &CounterKey,
+        texts: CounterTexts,
+    ) -> Result<Option<UsageRow>, StoreError> {
+        let Some(found) = self.counter(key, &texts) else { return Ok(None) };
+        let tiers = self.limiter.inspect(&found, self.clock.now()).await?;
+        let name = counter::key_name(&self.limiter, key);
+        Ok(Some(UsageRow::new(&self.columns, texts, name, found.limit, &tiers)))
+    }
+
+    /// The counter with these texts. If they determine its descriptor, it has the limit that a decision
+    /// would have, and otherwise that of the rule.
+    fn counter(&self, key: &CounterKey, texts: &CounterTexts) -> Option<Counter<'_>> {
+        let rule = self.rule();
+        let RuleLimit::Limit(limit) = &rule.limit else { return None };
+        let own = Counter { rule, limit, key: *key };
+        let entries = rule.counted_entries(&texts.texts).filter(|_| !texts.is_cut);
+        let Some(entries) = entries else { return Some(own) };
+        let found = self.limiter.counter(&self.active.rules, &rule.domain, &entries).ok();
+        // After a reload, another rule may match the descriptor.
+        Some(found.filter(|found| found.key == *key).unwrap_or(own))
+    }
+
+    /// The page with `read`.
+    fn render(&self, read: UsageRows) -> UsageAnswer {
+        let rule = self.rule();
+        let algorithm = match &rule.limit {
+            RuleLimit::Limit(limit) => limit.algorithm.name(),
+            RuleLimit::Unlimited => "unlimited",
+        };
+        let is_shared = self.limiter.backend().shared_store().is_some();
+        let cursor = read.cursor.map(|cursor| cursor.to_string());
+        let page = UsagePage {
+            domain: rule.domain.to_string(),
+            rule: rule.selector(),
+            name: rule.name.as_deref().map(str::to_owned),
+            algorithm: algorithm.to_owned(),
+            store: if is_shared { "redis" } else { "memory" }.to_owned(),
+            order: self.query.order,
+            columns: self.columns.clone(),
+            names_read: read.names_read,
+            cursor: cursor.clone(),
+            counters: read.rows,
+        };
+        let text = match self.query.format {
+            UsageFormat::Json => {
+                serde_json::to_string(&page).expect("texts and numbers have a JSON form")
+            }
+            UsageFormat::Csv => {
+                // Later pages are appended to the first one.
+                let header = self.cursor.is_none().then(|| csv_header(&page.columns));
+                header.unwrap_or_default() + &csv_rows(&page, &page.counters)
+            }
+        };
+        UsageAnswer { text, cursor }
+    }
+}
+
+/// The rule of `query`.
+fn rule_of<'r>(rules: &'r RuleSet, query: &UsageQuery) -> Result<&'r Rule, UsageFailure> {
+    let UsageQuery { domain, rule: name, .. } = query;
+    if !rules.has_domain(domain) {
+        let why = "neither a file nor xDS defines this domain; /rules lists the domains";
+        return Err(UsageFailure::NoRule(why.to_owned()));
+    }
+    let Some(rule) = rules.rule_named(domain, name) else {
+        let why = "no rule of the domain has this selector or name; write the label `rule` of \
+                   its metrics, or POST a descriptor to /explain";
+        return Err(UsageFailure::NoRule(why.to_owned()));
+    };
+    if rule.limit == RuleLimit::Unlimited {
+        let why = "the rule is unlimited, so nothing is counted";
+        return Err(UsageFailure::NotKept(why.to_owned()));
+    }
+    if !rule.usage {
+        let why = format!(
+            "the rule at {} keeps no names of its counters; write `usage: true` in its \
+             `rate_limit`, or in an overlay",
+            rule.location
+        );
+        return Err(UsageFailure::NotKept(why));
+    }
+    Ok(rule)
+}
+
+/// The failure of a page whose cursor is that of the other store.
+fn other_store() -> UsageFailure {
+    let why = "the cursor is of another store; send the request again without a cursor";
+    UsageFailure::Invalid(why.to_owned())
+}
+
+fn store_failed(error: StoreError) -> UsageFailure {
+    UsageFailure::Store(error.to_string())
+}
