@@ -1,5 +1,6 @@
 //! The command line: `weir serve | check | explain | call | health | bench | plan | replay`.
 //! The command line: `weir serve | check | explain | call | health | bench | plan | plans`.
+//! The command line: `weir serve | check | explain | call | health | bench | plan | usage`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -22,6 +23,7 @@ mod replay;
 mod plans;
 mod rule_source;
 mod serve;
+mod usage;
 
 use crate::descriptor::ParsedDescriptor;
 use crate::escape::one_line;
@@ -33,6 +35,7 @@ use health::HealthArgs;
 use plan::PlanArgs;
 use replay::ReplayArgs;
 use plans::PlansArgs;
+use usage::UsageArgs;
 
 /// Exit codes other than 0, which means success.
 pub mod exit {
@@ -77,6 +80,8 @@ enum Command {
     Replay(ReplayArgs),
     /// Show the plans of customers of a running service, or change those in Redis.
     Plans(PlansArgs),
+    /// List or export the counters of a rule with `usage: true`, of a running service.
+    Usage(UsageArgs),
 }
 
 #[derive(Debug, Args)]
@@ -197,6 +202,7 @@ impl Cli {
             Command::Plan(args) => plan::run(&args),
             Command::Replay(args) => replay::run(&args),
             Command::Plans(args) => plans::run(&args),
+            Command::Usage(args) => usage::run(&args),
         };
         match code {
             Ok(code) => ExitCode::from(code),

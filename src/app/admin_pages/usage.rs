@@ -4,8 +4,10 @@
 //! where the next one continues.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 use super::{AdminPages, counter};
 use crate::app::active_rules::RuleSnapshot;
@@ -21,6 +23,9 @@ use crate::usage::{
 
 mod memory;
 mod shared;
+
+/// Longest wait for the requests before.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What one page needs: the rule, the query, and the parts of the service that are read.
 struct UsageReader {
@@ -53,7 +58,10 @@ pub(super) async fn answer(
     let Some(names) = reader.limiter.usage().cloned() else {
         return Err(UsageFailure::NotKept("this process keeps no names of counters".to_owned()));
     };
-    let turn = names.turn().await;
+    let turn = timeout(TURN_WAIT_MAX, names.turn()).await.map_err(|_| {
+        let why = "other requests to /usage read the counters; send the request again later";
+        UsageFailure::Store(why.to_owned())
+    })?;
     let rows = match reader.limiter.backend().shared_store() {
         Some(store) => shared::read(&reader, store).await?,
         None => {
