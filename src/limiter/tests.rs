@@ -16,6 +16,7 @@ mod large_limits;
 mod leases;
 mod planned;
 mod simulation;
+mod usage;
 mod waiting;
 mod what_if;
 

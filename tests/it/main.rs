@@ -40,6 +40,7 @@ mod startup;
 mod tls;
 mod traces;
 mod what_if;
+mod usage;
 mod xds;
 
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]

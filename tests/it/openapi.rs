@@ -22,6 +22,8 @@ const ROUTERS: [&str; 6] = [
     "admin/explain.rs",
     "admin/plans.rs",
     "admin/quotas.rs",
+    "admin/quotas.rs",
+    "admin/usage.rs",
 ];
 
 const RULES: &str = "
@@ -30,6 +32,7 @@ descriptors:
   - key: user
     rate_limit: { name: per-user, requests: 3, window: { calendar: month } }
     rate_limit: { name: per-user, unit: hour, requests_per_unit: 3, shadow: { requests: 2 } }
+    rate_limit: { name: per-user, unit: hour, requests_per_unit: 3, usage: true }
   - key: job
     rate_limit: { algorithm: concurrency, max: 0, hold: 1h }
 ";
@@ -121,6 +124,11 @@ const CUSTOMER: &str = "/plans/customers/{customer}";
 
 /// Requests to a healthy instance, with every kind of response: method, path, body.
 fn requests() -> Vec<(&'static str, &'static str, String)> {
+/// A page of a rule whose counter exists once a request has used it.
+const USAGE: &str = "/usage?domain=d&rule=user";
+
+/// Requests to a healthy instance, with every kind of response: method, path, body.
+fn requests() -> [(&'static str, &'static str, String); 33] {
     let check = |key: &str| {
         let entries = json!([{ "entries": [{ "key": key, "value": "x" }] }]);
         json!({ "domain": "d", "descriptors": entries }).to_string()
@@ -169,6 +177,11 @@ fn requests() -> Vec<(&'static str, &'static str, String)> {
         ("put", CUSTOMER, "nonsense".to_owned()),
         ("put", CUSTOMER, large),
         ("delete", CUSTOMER, String::new()),
+        ("get", USAGE, String::new()),
+        ("get", "/usage?domain=d&rule=user&format=csv", String::new()),
+        ("get", "/usage?domain=d", String::new()),
+        ("get", "/usage?domain=d&rule=k", String::new()),
+        ("get", "/usage?domain=d&rule=job", String::new()),
     ]
 }
 
@@ -230,6 +243,7 @@ fn responses_match_openapi() {
     one(&lost, "get", CUSTOMER, &[], "");
     one(&lost, "put", CUSTOMER, &[], r#"{"plan": "pro"}"#);
     one(&lost, "delete", CUSTOMER, &[], "");
+    one(&lost, "get", USAGE, &[], "");
     for (path, item) in paths(&page) {
         for method in METHODS {
             if item.get(method).is_some() && port(&weir, &item) == weir.admin {

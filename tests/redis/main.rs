@@ -37,6 +37,7 @@ mod traces;
 mod transition_log;
 mod unavailable;
 mod what_if;
+mod usage;
 
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #[path = "../support"]

@@ -9,11 +9,12 @@ use crate::settings::section::section;
 
 section! {
     /// The admin listener: `/metrics`, `/rules`, `/rlconfig`, `/settings`, `/top`, `/explain`,
-    /// `/counters`, `/quotas`. Most of it has no authentication, so it listens on loopback by default.
+    /// `/counters`, `/quotas`, `/usage`. Most of it has no authentication, so it listens on loopback by
+    /// default.
     pub struct AdminSettings {
         /// Address of the listener.
         listen: SocketAddr = "127.0.0.1:6070", address();
-        /// Bearer token for `/counters`. Required if the listener is not on loopback. Never shown.
+        /// Bearer token for `/counters`, `/quotas` and `/usage`. Required if the listener is not on loopback. Never shown.
         token: Option<Secret> = "", optional(secret());
         /// File whose first line is the token, instead of `admin.token`. weir reads the file for
         /// every request that needs the token.
