@@ -263,3 +263,14 @@ descriptors:
     assert!(text.contains("rule    user (test.yaml:4:5)\n"), "{text}");
     assert!(text.contains("the name is also that of test.yaml:5:5\n"), "{text}");
 }
+
+#[test]
+fn kept_names_are_explained() {
+    let set = rules(
+        "domain: d\ndescriptors:\n  - key: user\n    rate_limit: { unit: hour, requests_per_unit: 1, \
+         usage: true }\n",
+    );
+    let text = set.explain("d", &entries("user=x")).to_string();
+    let expected = "        usage: the names of its counters are kept for `/usage`\n";
+    assert!(text.contains(expected), "{text}");
+}
