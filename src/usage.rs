@@ -145,7 +145,8 @@ impl UsageNames {
             None => Some(texts),
             Some(queue) => {
                 let name = StoredName { key: *key, until, texts };
-                if !queue.push(NameWrite { set: NameSet::of(rule.id, key), name }) {
+                let write = NameWrite { set: NameSet::of(rule.id, key), name };
+                if queue.push(write).is_err() {
                     // It is not marked as written, so the next hit records it again.
                     return self.dropped.add();
                 }

@@ -61,23 +61,24 @@ impl UsageNames {
     pub(super) async fn write_round(&self, store: &dyn NameStore, local: Micros) -> bool {
         let Some(queue) = &self.queue else { return false };
         let mut batches = batches(queue.take(NAMES_PER_ROUND));
-        let mut unwritten = batches.split_off(batches.len().min(WRITES_PER_ROUND));
-        let mut has_failed = false;
-        while !batches.is_empty() && !has_failed {
-            let rest = batches.split_off(batches.len().min(IN_FLIGHT_MAX));
-            let written = batches.iter().map(|batch| self.write(store, batch, local));
-            let written: Vec<bool> = join_all(written).await;
-            for (batch, is_written) in batches.into_iter().zip(written) {
-                if !is_written {
-                    has_failed = true;
-                    unwritten.push(batch);
-                }
+        let later = batches.split_off(batches.len().min(WRITES_PER_ROUND));
+        self.drop_names(queue.put_back(writes(later)));
+        let mut failed = Vec::new();
+        let mut left = batches.into_iter();
+        loop {
+            let some: Vec<NameBatch> = left.by_ref().take(IN_FLIGHT_MAX).collect();
+            if some.is_empty() {
+                break;
             }
-            batches = rest;
+            let written = some.iter().map(|batch| self.write(store, batch, local));
+            let written: Vec<bool> = join_all(written).await;
+            let unwritten = some.into_iter().zip(written).filter(|(_, is_written)| !is_written);
+            failed.extend(unwritten.map(|(batch, _)| batch));
         }
-        // After a failure, the others wait for the next round too: the store may be overloaded.
-        unwritten.extend(batches);
-        self.wait_again(unwritten);
+        let has_failed = !failed.is_empty();
+        // At the end of the queue, so that a node that fails does not stop the names of others.
+        let writes = writes(failed).into_iter();
+        self.drop_names(writes.filter_map(|write| queue.push(write).err()).collect());
         !has_failed && queue.len() > 0
     }
 
@@ -102,17 +103,20 @@ impl UsageNames {
         }
     }
 
-    /// Puts names back into the queue. Those without room are recorded again by their next hits.
-    fn wait_again(&self, batches: Vec<NameBatch>) {
-        let Some(queue) = &self.queue else { return };
-        let writes = batches
-            .into_iter()
-            .flat_map(|(set, names)| names.into_iter().map(move |name| NameWrite { set, name }));
-        for write in queue.put_back(writes.collect()) {
+    /// Drops names that have no room in the queue. Their next hits record them again.
+    fn drop_names(&self, writes: Vec<NameWrite>) {
+        for write in writes {
             self.table.remove(&write.name.key);
             self.dropped.add();
         }
     }
+}
+
+/// The names of `batches`, each with its set.
+fn writes(batches: Vec<NameBatch>) -> Vec<NameWrite> {
+    let of_batch =
+        |(set, names): NameBatch| names.into_iter().map(move |name| NameWrite { set, name });
+    batches.into_iter().flat_map(of_batch).collect()
 }
 
 /// Groups writes by set, in parts of at most [`NAMES_PER_WRITE`].

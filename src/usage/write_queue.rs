@@ -18,7 +18,7 @@ pub(super) struct NameWrite {
     pub(super) name: StoredName,
 }
 
-/// A queue that never waits: a name without room is returned.
+/// A queue that never waits: a name without room is given back.
 #[derive(Debug, Default)]
 pub(super) struct WriteQueue(Mutex<QueuedWrites>);
 
@@ -29,15 +29,18 @@ struct QueuedWrites {
 }
 
 impl WriteQueue {
-    /// Adds a write at the end. Returns whether there was room.
-    pub(super) fn push(&self, write: NameWrite) -> bool {
+    /// Adds a write at the end.
+    ///
+    /// # Errors
+    /// The write, if there is no room for it.
+    pub(super) fn push(&self, write: NameWrite) -> Result<(), NameWrite> {
         let mut queued = self.lock();
         if !queued.has_room(&write) {
-            return false;
+            return Err(write);
         }
         queued.bytes += write.name.texts.len();
         queued.writes.push_back(write);
-        true
+        Ok(())
     }
 
     /// Removes the first writes, at most `most`.
@@ -49,7 +52,7 @@ impl WriteQueue {
         taken
     }
 
-    /// Adds writes at the start, and returns those that have no room.
+    /// Adds writes at the start, in their order, and returns those that have no room.
     pub(super) fn put_back(&self, writes: Vec<NameWrite>) -> Vec<NameWrite> {
         let mut queued = self.lock();
         let mut without_room = Vec::new();
@@ -97,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_failed_come_first_again() {
+    fn writes_that_are_put_back_come_first() {
         let queue = WriteQueue::default();
-        (0..5).for_each(|number| assert!(queue.push(write(number, 3))));
+        (0..5).for_each(|number| queue.push(write(number, 3)).expect("room"));
         let taken = queue.take(3);
         assert_eq!(numbers(&taken), [0, 1, 2]);
         assert!(queue.put_back(taken).is_empty());
@@ -110,15 +113,16 @@ mod tests {
     #[test]
     fn the_queue_is_bounded_in_number_and_bytes() {
         let queue = WriteQueue::default();
-        let pushed =
-            (0..NAMES_MAX as u64 + 9).filter(|number| queue.push(write(*number, 1))).count();
+        let pushed = (0..NAMES_MAX as u64 + 9)
+            .filter(|number| queue.push(write(*number, 1)).is_ok())
+            .count();
         assert_eq!(pushed, NAMES_MAX);
         let taken = queue.take(10);
-        assert!((0..4).all(|number| queue.push(write(number, 1))));
-        // The last ones of those that failed have room, because each is put before the others.
+        assert!((0..4).all(|number| queue.push(write(number, 1)).is_ok()));
+        // The last ones have room, because each is put before the others.
         assert_eq!(numbers(&queue.put_back(taken)), [3, 2, 1, 0]);
         let long = WriteQueue::default();
-        let pushed = (0..100_000).filter(|number| long.push(write(*number, 1_000))).count();
+        let pushed = (0..100_000).filter(|number| long.push(write(*number, 1_000)).is_ok()).count();
         assert_eq!(pushed, BYTES_MAX / 1_000);
     }
 }
