@@ -73,6 +73,9 @@ impl CounterTexts {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn encoded(texts: &[&str]) -> Vec<u8> {
@@ -115,6 +118,33 @@ mod tests {
         let cut = decoded(&many);
         assert!(cut.is_cut && cut.texts.len() < many.len(), "{}", cut.texts.len());
         assert!(encoded(&many).len() <= TEXTS_BYTES_MAX);
+    }
+
+    proptest! {
+        /// Bytes that are texts are the only ones of these texts.
+        #[test]
+        fn bytes_and_texts_agree(
+            is_cut in any::<bool>(),
+            texts in vec(("[a\u{fc}\0=~]{0,4}", 0..9_u8), 0..5),
+            tail in vec(any::<u8>(), 0..4),
+        ) {
+            let mut bytes = vec![if is_cut { CUT } else { WHOLE }];
+            for (text, length) in &texts {
+                // Some lengths are wrong.
+                let right = text.len() as u8;
+                bytes.extend([0, if *length < 7 { right } else { *length }]);
+                bytes.extend(text.as_bytes());
+            }
+            bytes.extend(&tail);
+            if let Some(read) = CounterTexts::decode(&bytes) {
+                let mut again = vec![if read.is_cut { CUT } else { WHOLE }];
+                read.texts.iter().for_each(|text| add(&mut again, text));
+                prop_assert_eq!(again, bytes);
+            } else {
+                let is_right = texts.iter().all(|(_, length)| *length < 7) && tail.is_empty();
+                prop_assert!(!is_right, "{:?}", bytes);
+            }
+        }
     }
 
     #[test]

@@ -226,3 +226,26 @@ fn a_lost_redis_is_an_error_of_the_page() {
         answer.status == 503 && !answer.json()["error"].as_str().unwrap_or_default().is_empty()
     });
 }
+
+/// A member that weir did not write is an error of the page that names the cause, until it is removed.
+#[test]
+fn a_foreign_member_is_an_error_of_the_page() {
+    let _permit = shared();
+    let server = Server::local();
+    let instances = [start(&server.socket().display().to_string())];
+    instances[0].client().check(request("d", vec![descriptor(&[("user", "ann")])]));
+    until_written(&instances, 1);
+    let mut client = server.client();
+    let Reply::List(keys) = client.run(&["KEYS", "weir:*usage:*"]) else {
+        panic!("KEYS answers with a list");
+    };
+    let key = keys[0].text();
+    let users = "/usage?domain=d&rule=user";
+    client.run(&["ZADD", &key, "4000000000000000", "junk"]);
+    let answer = get(instances[0].admin, users);
+    assert_eq!(answer.status, 503, "{}", answer.body);
+    assert!(answer.body.contains("another program or version of weir"), "{}", answer.body);
+    client.run(&["ZREM", &key, "junk"]);
+    let page = page(&instances[0], "rule=user");
+    assert_eq!(rows(&page), [("ann".to_owned(), 1)].into());
+}
