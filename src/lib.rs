@@ -47,6 +47,7 @@
 //!   delivered.
 //! - [`store`]: the counters, in [`store::redis`] or in the bounded [`store::memory`].
 //! - [`store_error`]: the reasons why a store returned no outcome.
+//! - [`changes`]: temporary changes of rules and descriptors, which all instances share.
 //! - [`modes`]: how often a decision calls Redis: exact, leased, synced.
 //! - [`rlqs`]: divides limits among Envoys that decide by themselves.
 //! - [`usage`]: the names of counters, so that the hits of each client can be listed.
@@ -95,6 +96,7 @@ pub mod atomic_count;
 mod backoff;
 pub mod bounded_file;
 pub mod capacity;
+pub mod changes;
 pub mod cli;
 pub mod client_address;
 mod connect;

@@ -34,6 +34,11 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "store",
         "bounded_file splitmix64 outage_log tls time histogram quota key step store_error settings",
     ),
+    (
+        "changes",
+        "escape time atomic_count outage_log spelling duration limit descriptor key store_error \
+         rules store",
+    ),
     ("lease_rollback", ""),
     ("decision", "time limit descriptor store_error lease_rollback"),
     ("decision_record", "time limit descriptor key decision rules"),
@@ -60,6 +65,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "escape time limit descriptor key store decision decision_record rules settings limiter",
         "time limit descriptor key step store lease_rollback decision algorithm rules settings \
          modes usage",
+        "time limit descriptor key step store changes lease_rollback decision algorithm rules \
+         settings modes",
     ),
     ("capacity", "time limit store algorithm rules settings modes"),
     (
@@ -82,6 +89,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
          modes limiter rlqs plan_sources telemetry server settings xds",
         "bounded_file escape time client_address limit descriptor key store decision rules modes \
          limiter rlqs telemetry server settings xds usage",
+        "bounded_file escape time client_address limit descriptor key store changes decision rules \
+         modes limiter rlqs telemetry server settings xds",
     ),
     (
         "cli",
