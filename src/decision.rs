@@ -72,7 +72,8 @@ pub struct Status {
     pub limit: Option<CurrentLimit>,
     /// Hits that the limit still allows; 0 without a limit.
     pub remaining: u64,
-    /// See [`Decision::reset_after`]; absent if no counter decided.
+    /// See [`Decision::reset_after`], or the time until a block ends; absent if neither a counter nor a
+    /// block decided.
     pub reset_after: Option<Micros>,
     /// The reason for the status, for metrics and traces.
     pub reason: DecisionReason,
@@ -89,6 +90,18 @@ pub enum DecisionReason {
     Replaced(usize),
     /// The rule at this index matched and is unlimited.
     Unlimited(usize),
+    /// A temporary change denies the hits. Nothing is counted.
+    Blocked {
+        /// The rule that matched, if any.
+        rule: Option<usize>,
+        /// The hits of the request.
+        hits: i64,
+    },
+    /// A temporary change lets the hits pass. Nothing is counted.
+    Bypassed {
+        /// The rule that matched, if any.
+        rule: Option<usize>,
+    },
     /// A counter decided.
     Counted {
         /// The rule; `None` for a limit that the proxy sent.

@@ -23,6 +23,7 @@ use futures_util::future::{BoxFuture, join_all};
 use smallvec::SmallVec;
 
 use crate::algorithm;
+use crate::changes::CurrentChanges;
 use crate::decision::{Code, DecisionReason, Status, Verdict};
 use crate::descriptor::Request;
 use crate::key::KeySeed;
@@ -35,6 +36,7 @@ use crate::time::{Micros, SystemClock};
 use crate::usage::UsageNames;
 
 mod backend;
+mod changed;
 mod decided;
 mod divided;
 mod fallback;
@@ -60,6 +62,7 @@ pub use divided::{DividedCheck, DividedResult, DividedRules};
 pub use fallback::LocalCounters;
 pub use inspect::{Counter, NoCounter, find_counter};
 
+use changed::ChangesNow;
 use decided::DecidedDescriptor;
 use divided::Divider;
 use lease_id::LeaseIds;
@@ -83,6 +86,8 @@ pub struct Limiter<S = GuardedStore<RedisStore, SystemClock>> {
     planned: Option<PlannedLimits>,
     /// `None` in tests that list no counters.
     usage: Option<Arc<UsageNames>>,
+    /// `None` if requests are decided by rules alone.
+    changes: Option<Arc<CurrentChanges>>,
 }
 
 /// The pending descriptors of one request, and then those of their what-if limits. Most requests have
@@ -98,6 +103,8 @@ impl<S: SharedStore> Limiter<S> {
         Limiter { backend, seed, config, on_error, lease_ids, local, divider, planned }
         let (local, divider, usage) = (None, None, None);
         Limiter { backend, seed, config, on_error, lease_ids, local, divider, usage }
+        let (local, divider, changes) = (None, None, None);
+        Limiter { backend, seed, config, on_error, lease_ids, local, divider, changes }
     }
 
     /// Sets the fallback for rules without `on_error`. The default allows.
@@ -124,6 +131,14 @@ impl<S: SharedStore> Limiter<S> {
     /// The names of the counters of rules with `usage: true`.
     pub fn usage(&self) -> Option<&Arc<UsageNames>> {
         self.usage.as_ref()
+    /// Adds temporary changes of rules and descriptors.
+    pub fn with_changes(self, changes: Arc<CurrentChanges>) -> Limiter<S> {
+        Limiter { changes: Some(changes), ..self }
+    }
+
+    /// The temporary changes; `None` if requests are decided by rules alone.
+    pub fn changes(&self) -> Option<&Arc<CurrentChanges>> {
+        self.changes.as_ref()
     }
 
     /// The divided rules; `None` while no rule is divided.
@@ -231,6 +246,11 @@ impl<S: SharedStore> Limiter<S> {
         let mut limits = LimitFinder { planned, unknown: UnknownCustomers::new() };
         for descriptor in request.descriptors {
             let resolved = resolve::descriptor(rules, request, descriptor, &self.seed, &mut limits);
+    ) {
+        let changes = self.changes.as_ref().and_then(|all| Some((all.get()?, all.now(now))));
+        let changes = changes.as_ref().map(|(active, now)| ChangesNow { active, now: *now });
+        for descriptor in request.descriptors {
+            let resolved = resolve::descriptor(rules, request, descriptor, &self.seed, changes);
             pending.push(PendingDescriptor::new(resolved, now));
         }
         limits.unknown

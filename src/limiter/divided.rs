@@ -6,6 +6,8 @@
 //! rules with a cost, because Envoys report requests without their costs.
 //! their hits from memory, in place of the counter and of the rule's mode. Only
 //! [divisible](Rule::is_divisible) rules are divided.
+//! divided: a share has no slots, and a reservation is settled on the counter that granted it. Hits under
+//! a temporarily changed limit are decided by the counter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,10 +85,13 @@ impl Divider {
 }
 
 impl CounterQuery<'_> {
-    /// The check of this query; `None` if its limit cannot be divided.
+    /// The check of this query; `None` if its limit cannot be divided. The shares are those of the rule's
+    /// own limit, so the counter decides under a changed one.
     pub(super) fn divided_check(&self, now: Micros) -> Option<DividedCheck<'_>> {
         let CounterQuery { rule, limit, key, hits, .. } = self;
         let rule = rule.filter(|rule| rule.is_divisible())?;
+        let CounterQuery { rule, limit, key, hits, is_changed, .. } = self;
+        let rule = rule.filter(|rule| !rule.leases() && !is_changed)?;
         Some(DividedCheck { rule, limit, key, hits: *hits, now })
     }
 

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::decided::DecidedDescriptor;
+use super::resolved::ResolvedDescriptor;
 use crate::decision::{Code, CurrentLimit, Decision, DecisionReason, Status};
 use crate::lease_rollback::{LeaseRollback, RollbackAction};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
@@ -44,7 +45,7 @@ pub(super) fn take_rollback(
 /// are quota descriptors and all of them are over theirs.
 ///
 /// Global quota mode makes every descriptor a quota descriptor. This includes descriptors without a
-/// limit, which pass, but not those of unlimited rules.
+/// limit, which pass, but not those of unlimited rules, or with a temporary block or bypass.
 pub(super) fn overall(
     global_quota: bool,
     decided: &[DecidedDescriptor<'_>],
@@ -65,13 +66,19 @@ pub(super) fn overall(
 }
 
 impl DecidedDescriptor<'_> {
-    /// Whether this is a quota descriptor, which denies only if all other quota descriptors do.
+    /// Whether this is a quota descriptor, which denies only if all other quota descriptors do. A block
+    /// always denies, and a bypass has no part in this.
     pub(super) fn is_quota(&self, global_quota: bool) -> bool {
+        let is_exempt = matches!(
+            self.reason,
+            DecisionReason::Unlimited(_)
+                | DecisionReason::Blocked { .. }
+                | DecisionReason::Bypassed { .. }
+        );
         if global_quota {
-            return !matches!(self.reason, DecisionReason::Unlimited(_));
+            return !is_exempt;
         }
-        let exempt =
-            matches!(self.reason, DecisionReason::Replaced(_) | DecisionReason::Unlimited(_));
+        let exempt = is_exempt || matches!(self.reason, DecisionReason::Replaced(_));
         !exempt && self.resolved.rule().is_some_and(|rule| rule.quota_mode)
     }
 
@@ -88,7 +95,15 @@ impl DecidedDescriptor<'_> {
             DecisionReason::UnknownDomain
             | DecisionReason::NoRule
             | DecisionReason::Replaced(_) => status(Code::Ok, None, 0, None),
-            DecisionReason::Unlimited(_) => status(Code::Ok, None, REMAINING_UNLIMITED, None),
+            DecisionReason::Unlimited(_) | DecisionReason::Bypassed { .. } => {
+                status(Code::Ok, None, REMAINING_UNLIMITED, None)
+            }
+            DecisionReason::Blocked { .. } => {
+                let ResolvedDescriptor::Blocked { reset_after, .. } = self.resolved else {
+                    return status(Code::OverLimit, None, 0, None);
+                };
+                status(Code::OverLimit, None, 0, Some(*reset_after))
+            }
             DecisionReason::Counted { decision, shadow, .. } => {
                 let over = !decision.allowed && !shadow;
                 let code = if over { Code::OverLimit } else { Code::Ok };

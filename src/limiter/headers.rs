@@ -142,6 +142,9 @@ fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
         if let Some(cause) = cause {
             let _ = write!(text, ";cause={cause}");
         }
+        if let Some(change) = one.resolved.change() {
+            let _ = write!(text, ";change={change}");
+        }
     }
     text
 }

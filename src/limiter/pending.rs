@@ -163,6 +163,9 @@ impl<S: SharedStore> Limiter<S> {
     ) -> DecidedDescriptor<'q> {
         let reason = match (&pending.resolved, &pending.result) {
             (ResolvedDescriptor::Uncounted { reason, .. }, _) => *reason,
+            (ResolvedDescriptor::Blocked { rule, hits, .. }, _) => {
+                DecisionReason::Blocked { rule: rule.map(|rule| rule.index), hits: *hits }
+            }
             (ResolvedDescriptor::Counter(query), Some(Ok(decision))) => {
                 if let Some(guard) = pending.rollback.take_if(|_| !decision.allowed) {
                     guard.disarm();

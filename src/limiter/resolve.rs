@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use smallvec::SmallVec;
 
+use super::changed::{ChangesNow, changed_limit};
 use super::lease_id::{self, LeaseIds};
 use super::pending::PendingDescriptor;
 use super::planned::LimitFinder;
@@ -31,7 +32,8 @@ pub(super) fn open_leases(pending: &mut [PendingDescriptor<'_>], ids: &LeaseIds)
     }
 }
 
-/// Resolves one descriptor, regardless of the others of its request.
+/// Resolves one descriptor, regardless of the others of its request. `changes` is `None` while there are
+/// no temporary changes.
 #[inline]
 pub(super) fn descriptor<'r, 'd>(
     rules: &'r RuleSet,
@@ -42,16 +44,32 @@ pub(super) fn descriptor<'r, 'd>(
 ) -> ResolvedDescriptor<'r> {
     let hits = descriptor.hits(request.hits_addend);
     if let Some(resolved) = closing_lease(rules, request, descriptor, seed, limits) {
+    changes: Option<ChangesNow<'_>>,
+) -> ResolvedDescriptor<'r> {
+    let hits = descriptor.hits(request.hits_addend);
+    if let Some(resolved) = closing_lease(rules, request, descriptor, seed, changes) {
         return resolved;
     }
     let found = rules.find(request.domain, descriptor.entries);
+    let mut change = None;
+    if let Some(changes) = changes {
+        let rule = match found {
+            Found::Rule(rule) => Some(rule),
+            Found::UnknownDomain | Found::NoRule => None,
+        };
+        change = changes.of(rule, request.domain, descriptor.entries);
+        let without_counter = change.and_then(|change| changes.without_counter(change, rule, hits));
+        if let Some(resolved) = without_counter {
+            return resolved;
+        }
+    }
     if matches!(found, Found::UnknownDomain) {
         return ResolvedDescriptor::Uncounted { rule: None, reason: DecisionReason::UnknownDomain };
     }
     if let Some(sent) = descriptor.limit {
         let key = rules::override_key(seed, request.domain, descriptor.entries, sent.unit);
-        let limit = Cow::Owned(sent.into());
-        let query = CounterQuery { rule: None, limit, key, hits, lease: None };
+        let (limit, is_changed) = (Cow::Owned(sent.into()), false);
+        let query = CounterQuery { rule: None, limit, is_changed, key, hits, lease: None };
         return ResolvedDescriptor::Counter(query);
     }
     match found {
@@ -71,6 +89,11 @@ pub(super) fn descriptor<'r, 'd>(
                 };
                 let key = rule.key(seed, descriptor.entries);
                 let query = CounterQuery { rule: Some(rule), limit, key, hits, lease: None };
+                let changed = changed_limit(change, limit);
+                let is_changed = changed.is_some();
+                let limit = changed.unwrap_or(Cow::Borrowed(limit));
+                let rule = Some(rule);
+                let query = CounterQuery { rule, limit, is_changed, key, hits, lease: None };
                 ResolvedDescriptor::Counter(query)
             }
         },
@@ -90,7 +113,8 @@ pub(super) fn rule_with_leases<'r, 'e>(
     rule.leases().then_some((rule, id, others))
 }
 
-/// Resolves a descriptor that closes a lease.
+/// Resolves a descriptor that closes a lease. A block or a bypass does not apply, because the lease was
+/// opened without it. A lease that was opened with changed numbers is closed with them.
 fn closing_lease<'r>(
     rules: &'r RuleSet,
     request: &Request<'_>,
@@ -105,6 +129,17 @@ fn closing_lease<'r>(
     Some(ResolvedDescriptor::Counter(CounterQuery {
         rule: Some(rule),
         limit: limits.limit_of_lease(rule, limit, &entries),
+    changes: Option<ChangesNow<'_>>,
+) -> Option<ResolvedDescriptor<'r>> {
+    let (rule, id, entries) = rule_with_leases(rules, request.domain, descriptor.entries)?;
+    let RuleLimit::Limit(limit) = &rule.limit else { return None };
+    let hits = descriptor.hits(request.hits_addend);
+    let change = changes.and_then(|changes| changes.limit_of(rule, request.domain, &entries));
+    let changed = changed_limit(change, limit);
+    Some(ResolvedDescriptor::Counter(CounterQuery {
+        rule: Some(rule),
+        is_changed: changed.is_some(),
+        limit: changed.unwrap_or(Cow::Borrowed(limit)),
         key: rule.key(seed, &entries),
         hits: if limit.counts_slots() { -hits } else { hits },
         lease: Some(LeaseUse::Close(lease_id::parse(id))),

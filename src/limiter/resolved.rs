@@ -16,6 +16,7 @@ use crate::key::CounterKey;
 use crate::limit::Limit;
 use crate::rules::Rule;
 use crate::step::LeaseId;
+use crate::time::Micros;
 
 /// A descriptor with its rule and counter.
 pub(super) enum ResolvedDescriptor<'r> {
@@ -25,6 +26,15 @@ pub(super) enum ResolvedDescriptor<'r> {
         rule: Option<&'r Rule>,
         /// Why nothing is counted.
         reason: DecisionReason,
+    },
+    /// A temporary change denies the hits, and nothing is counted.
+    Blocked {
+        /// The rule that matched, if any.
+        rule: Option<&'r Rule>,
+        /// The hits.
+        hits: i64,
+        /// The time until the block ends.
+        reset_after: Micros,
     },
     /// A counter is queried.
     Counter(CounterQuery<'r>),
@@ -36,6 +46,8 @@ pub(super) struct CounterQuery<'r> {
     pub(super) rule: Option<&'r Rule>,
     /// The limit of the counter.
     pub(super) limit: Cow<'r, Limit>,
+    /// Whether a temporary change has replaced the numbers of the rule.
+    pub(super) is_changed: bool,
     /// The counter.
     pub(super) key: CounterKey,
     /// Hits to take (positive), to give back (negative), or 0 to peek: those of the request, times the
@@ -58,7 +70,8 @@ impl<'r> ResolvedDescriptor<'r> {
     /// The rule that matched, if any.
     pub(super) fn rule(&self) -> Option<&'r Rule> {
         match self {
-            ResolvedDescriptor::Uncounted { rule, .. } => *rule,
+            ResolvedDescriptor::Uncounted { rule, .. }
+            | ResolvedDescriptor::Blocked { rule, .. } => *rule,
             ResolvedDescriptor::Counter(query) => query.rule,
         }
     }
@@ -66,8 +79,20 @@ impl<'r> ResolvedDescriptor<'r> {
     /// The limit that applies, if any.
     pub(super) fn limit(&self) -> Option<&Limit> {
         match self {
-            ResolvedDescriptor::Uncounted { .. } => None,
+            ResolvedDescriptor::Uncounted { .. } | ResolvedDescriptor::Blocked { .. } => None,
             ResolvedDescriptor::Counter(query) => Some(&query.limit),
+        }
+    }
+
+    /// The name of the temporary change that applies, if any.
+    pub(super) fn change(&self) -> Option<&'static str> {
+        match self {
+            ResolvedDescriptor::Uncounted { reason: DecisionReason::Bypassed { .. }, .. } => {
+                Some("bypass")
+            }
+            ResolvedDescriptor::Uncounted { .. } => None,
+            ResolvedDescriptor::Blocked { .. } => Some("block"),
+            ResolvedDescriptor::Counter(query) => query.is_changed.then_some("limit"),
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::store_error::StoreError;
 use crate::testing::{FakeResult, FakeStore};
 
 mod costs;
+mod changes;
 mod divided;
 mod large_limits;
 mod leases;

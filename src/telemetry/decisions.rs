@@ -32,13 +32,15 @@ pub struct Decisions {
     pub top: TopDenied,
 }
 
-/// Counts of descriptors that no rule with a counter decided.
+/// Counts of descriptors that no rule with a counter decided, and that no change of a rule decided.
 #[derive(Debug, Default)]
 struct UnmatchedMetrics {
     unknown_domain: AtomicU64,
     no_rule: AtomicU64,
     unlimited: AtomicU64,
     replaced: AtomicU64,
+    blocked: AtomicU64,
+    bypassed: AtomicU64,
     /// Decisions on limits that the request carried.
     overrides: OutcomeMetrics,
 }
@@ -115,6 +117,19 @@ impl Decisions {
                 DecisionReason::NoRule => add(&self.unmatched.local().no_rule, 1),
                 DecisionReason::Unlimited(_) => add(&self.unmatched.local().unlimited, 1),
                 DecisionReason::Replaced(_) => add(&self.unmatched.local().replaced, 1),
+                DecisionReason::Blocked { rule: Some(index), .. }
+                | DecisionReason::Bypassed { rule: Some(index) } => {
+                    let known = rules.rules().get(index).zip(rule_metrics.get(index));
+                    if let Some((rule, series)) = known {
+                        series.record(rule, descriptor.entries, status);
+                    }
+                }
+                DecisionReason::Blocked { rule: None, .. } => {
+                    add(&self.unmatched.local().blocked, 1);
+                }
+                DecisionReason::Bypassed { rule: None } => {
+                    add(&self.unmatched.local().bypassed, 1);
+                }
             }
         }
         for result in &verdict.what_if {
@@ -142,7 +157,7 @@ impl Decisions {
             rule_metrics.all().iter().map(|series| (&**series, series.snapshot())).collect();
         let decisions = page.counter("weir_decisions_total", "Decisions, by rule and outcome.");
         for (series, snapshot) in &snapshots {
-            for (outcome, count) in DecisionOutcome::ALL.iter().zip(snapshot.decisions) {
+            for (outcome, count) in shown(snapshot) {
                 decisions.sample(&labels(series, ("outcome", outcome.name())), count);
             }
         }
@@ -193,11 +208,13 @@ impl Decisions {
             .sample(&[("cause", "unknown_domain")], sum(|unmatched| &unmatched.unknown_domain))
             .sample(&[("cause", "no_rule")], sum(|unmatched| &unmatched.no_rule))
             .sample(&[("cause", "unlimited")], sum(|unmatched| &unmatched.unlimited))
-            .sample(&[("cause", "replaced")], sum(|unmatched| &unmatched.replaced));
+            .sample(&[("cause", "replaced")], sum(|unmatched| &unmatched.replaced))
+            .sample(&[("cause", "blocked")], sum(|unmatched| &unmatched.blocked))
+            .sample(&[("cause", "bypassed")], sum(|unmatched| &unmatched.bypassed));
         let overrides = self.overrides();
         let help = "Decisions on limits that requests carried, by outcome.";
         let family = page.counter("weir_override_decisions_total", help);
-        for (outcome, count) in DecisionOutcome::ALL.iter().zip(overrides.decisions) {
+        for (outcome, count) in shown(&overrides) {
             family.sample(&[("outcome", outcome.name())], count);
         }
     }
@@ -249,6 +266,12 @@ type Label<'a> = (&'static str, &'a str);
 
 fn labels<'a>(series: &'a RuleSeries, last: Label<'a>) -> [Label<'a>; 3] {
     [("domain", &series.domain), ("rule", &series.selector), last]
+}
+
+/// Decisions by outcome: those of usual outcomes, and others that are not 0.
+fn shown(snapshot: &OutcomeSnapshot) -> impl Iterator<Item = (&'static DecisionOutcome, u64)> {
+    let all = DecisionOutcome::ALL.iter().zip(snapshot.decisions);
+    all.filter(|(outcome, count)| outcome.is_usual() || *count > 0)
 }
 
 /// The counts that are not 0. Most rules have few outcomes.

@@ -20,17 +20,23 @@ pub enum DecisionOutcome {
     Fallback,
     /// The hits were refunded.
     Refund,
+    /// A temporary change denied the hits.
+    Blocked,
+    /// A temporary change let the hits pass without a count.
+    Bypassed,
 }
 
 impl DecisionOutcome {
     /// Every outcome, in the order of their numbers.
-    pub const ALL: [DecisionOutcome; 6] = [
+    pub const ALL: [DecisionOutcome; 8] = [
         DecisionOutcome::Within,
         DecisionOutcome::Near,
         DecisionOutcome::Over,
         DecisionOutcome::Shadow,
         DecisionOutcome::Fallback,
         DecisionOutcome::Refund,
+        DecisionOutcome::Blocked,
+        DecisionOutcome::Bypassed,
     ];
 
     /// The outcome of a counter's `decision` on `hits`. `shadow`: the rule is in shadow mode.
@@ -44,6 +50,12 @@ impl DecisionOutcome {
         }
     }
 
+    /// Whether a rule has a series of this outcome before its first decision. Few rules ever have a
+    /// temporary change.
+    pub(super) const fn is_usual(self) -> bool {
+        !matches!(self, DecisionOutcome::Blocked | DecisionOutcome::Bypassed)
+    }
+
     /// The outcome's value in labels and in attributes of spans.
     pub const fn name(self) -> &'static str {
         match self {
@@ -53,6 +65,8 @@ impl DecisionOutcome {
             DecisionOutcome::Shadow => "shadow",
             DecisionOutcome::Fallback => "fallback",
             DecisionOutcome::Refund => "refund",
+            DecisionOutcome::Blocked => "blocked",
+            DecisionOutcome::Bypassed => "bypassed",
         }
     }
 }
@@ -112,7 +126,8 @@ pub struct EnvoyRatelimitSnapshot {
 }
 
 impl OutcomeMetrics {
-    /// Counts one status and returns its outcome; `None` for a status without a counter.
+    /// Counts one status and returns its outcome; `None` for a status without a counter, unless a
+    /// temporary change decided it.
     pub(super) fn record(&self, status: &Status) -> Option<DecisionOutcome> {
         match status.reason {
             DecisionReason::Counted { hits, decision, shadow, .. } => {
@@ -125,7 +140,20 @@ impl OutcomeMetrics {
                 self.count(DecisionOutcome::Fallback, hits.max(0).unsigned_abs());
                 Some(DecisionOutcome::Fallback)
             }
-            _ => None,
+            DecisionReason::Blocked { hits, .. } => {
+                let hits = hits.unsigned_abs();
+                self.count(DecisionOutcome::Blocked, hits);
+                add(&self.envoy_ratelimit.over_limit, hits);
+                Some(DecisionOutcome::Blocked)
+            }
+            DecisionReason::Bypassed { .. } => {
+                self.count(DecisionOutcome::Bypassed, 0);
+                Some(DecisionOutcome::Bypassed)
+            }
+            DecisionReason::UnknownDomain
+            | DecisionReason::NoRule
+            | DecisionReason::Replaced(_)
+            | DecisionReason::Unlimited(_) => None,
         }
     }
 
@@ -140,7 +168,11 @@ impl OutcomeMetrics {
         let outcome = DecisionOutcome::of(hits, decision, shadow);
         self.count(outcome, size);
         match outcome {
-            DecisionOutcome::Within | DecisionOutcome::Refund | DecisionOutcome::Fallback => {}
+            DecisionOutcome::Within
+            | DecisionOutcome::Refund
+            | DecisionOutcome::Fallback
+            | DecisionOutcome::Blocked
+            | DecisionOutcome::Bypassed => {}
             DecisionOutcome::Near => {
                 let before = decision.used.saturating_sub(size);
                 add(
@@ -200,6 +232,26 @@ impl OutcomeMetrics {
             over_limit: self.envoy_ratelimit.over_limit.load(Ordering::Relaxed),
             shadow_mode: self.envoy_ratelimit.shadow_mode.load(Ordering::Relaxed),
         });
+        let sum = |to: &mut [u64], from: &[AtomicU64]| {
+            for (to, from) in to.iter_mut().zip(from) {
+                *to += from.load(Ordering::Relaxed);
+            }
+        };
+        let before = to.hits;
+        sum(&mut to.decisions, &self.decisions);
+        sum(&mut to.hits, &self.hits);
+        sum(&mut to.causes, &self.causes);
+        let hits = |outcome: DecisionOutcome| to.hits[outcome as usize] - before[outcome as usize];
+        let within = hits(DecisionOutcome::Within) + hits(DecisionOutcome::Near);
+        let denied = hits(DecisionOutcome::Over)
+            + hits(DecisionOutcome::Shadow)
+            + hits(DecisionOutcome::Blocked);
+        let shown = &mut to.envoy_ratelimit;
+        shown.total_hits += within + denied + hits(DecisionOutcome::Fallback);
+        shown.within_limit += within;
+        shown.near_limit += self.envoy_ratelimit.near_limit.load(Ordering::Relaxed);
+        shown.over_limit += self.envoy_ratelimit.over_limit.load(Ordering::Relaxed);
+        shown.shadow_mode += self.envoy_ratelimit.shadow_mode.load(Ordering::Relaxed);
     }
 }
 
@@ -313,6 +365,23 @@ mod tests {
         assert_eq!(twice.envoy_ratelimit.over_limit, u64::MAX - 4_095);
         outcomes.counted(2_049, &decision, false);
         assert_eq!(over(&snapshot(1)), 1);
+    /// envoyproxy/ratelimit has no block: its dashboards show denied hits.
+    #[test]
+    fn a_block_counts_hits_over_the_limit() {
+        let outcomes = OutcomeMetrics::default();
+        let code = crate::decision::Code::OverLimit;
+        let status = |reason| Status { code, limit: None, remaining: 0, reset_after: None, reason };
+        let blocked = status(DecisionReason::Blocked { rule: Some(0), hits: 3 });
+        assert_eq!(outcomes.record(&blocked), Some(DecisionOutcome::Blocked));
+        let bypassed = status(DecisionReason::Bypassed { rule: Some(0) });
+        assert_eq!(outcomes.record(&bypassed), Some(DecisionOutcome::Bypassed));
+        assert_eq!(outcomes.record(&status(DecisionReason::NoRule)), None);
+        let mut snapshot = OutcomeSnapshot::default();
+        outcomes.add_to(&mut snapshot);
+        assert_eq!(snapshot.decisions, [0, 0, 0, 0, 0, 0, 1, 1]);
+        assert_eq!(snapshot.hits, [0, 0, 0, 0, 0, 0, 3, 0]);
+        let shown = snapshot.envoy_ratelimit;
+        assert_eq!((shown.total_hits, shown.within_limit, shown.over_limit), (3, 0, 3));
     }
 
     #[test]

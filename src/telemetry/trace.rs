@@ -174,6 +174,8 @@ fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue
         DecisionReason::NoRule => (None, "no_rule", None),
         DecisionReason::Replaced(rule) => (Some(rule), "replaced", None),
         DecisionReason::Unlimited(rule) => (Some(rule), "unlimited", None),
+        DecisionReason::Blocked { rule, .. } => (rule, DecisionOutcome::Blocked.name(), None),
+        DecisionReason::Bypassed { rule } => (rule, DecisionOutcome::Bypassed.name(), None),
         DecisionReason::Counted { rule, hits, decision, shadow, .. } => {
             (rule, DecisionOutcome::of(hits, &decision, shadow).name(), None)
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures_util::future::FutureExt;
 use tokio::sync::Notify;
 
+use super::changes::with_changes;
 use super::*;
 use crate::decision::Decision;
 use crate::key::CounterKey;
@@ -207,6 +208,16 @@ fn only_divisible_rules_are_asked() {
     let sent = Descriptor { limit: Some(sent), ..descriptor(&entries, 1) };
     assert_eq!(remaining(&bench.check(&with(&[sent]))), [6], "a limit of the request");
     assert!(shares.take_asked().is_empty());
+}
+
+/// Shares are parts of the rule's own limit.
+#[test]
+fn the_counter_decides_under_a_changed_limit() {
+    let shares = FakeShares::of(ALL);
+    let divided = bench(&shares, ResponseSettings::default());
+    let changed = with_changes(divided, &[("a", r#""limit":200"#)]);
+    assert_eq!(remaining(&check_hits(&changed, &[("a", 1), ("b", 1)])), [199, 2]);
+    assert_eq!(shares.take_asked(), [1]);
 }
 
 #[test]
