@@ -28,6 +28,7 @@ mod active_rules;
 mod admin_pages;
 mod background;
 mod certificates;
+mod changes;
 mod decision_log;
 mod files;
 mod metrics;
@@ -202,6 +203,7 @@ impl App {
         let limiter = limiter(&settings, clock)?;
         let (limiter, plans) = RunningPlans::start(&settings, limiter, &rules, clock)?;
         let plans_view = plans.as_ref().map(RunningPlans::view);
+        let (limiter, changes) = changes::start(&settings, limiter, &rules, clock)?;
         let (limiter, quotas) = RunningRlqs::start(&settings, limiter, &rules, clock)?;
         let (limiter, rlqs) = (Arc::new(limiter), quotas.as_ref().map(|it| it.engine.clone()));
         let (records, record_writer) = decision_records(&settings, clock)?.unzip();
@@ -250,6 +252,7 @@ impl App {
             all_metrics,
             rlqs,
             plans: plans_view,
+            changes,
             settings,
         });
         let serving =

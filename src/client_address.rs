@@ -1,5 +1,6 @@
 //! The address of a client, as the limits per address count it.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// A client address: an IPv4 address, or the first 64 bits of an IPv6 address.
@@ -16,6 +17,13 @@ impl From<IpAddr> for ClientAddress {
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from((u128::from(address) >> 64) << 64)),
             v4 @ IpAddr::V4(_) => v4,
         })
+    }
+}
+
+impl fmt::Display for ClientAddress {
+    /// An IPv6 address ends with `::`, because its last 64 bits are not known.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -38,6 +46,18 @@ mod tests {
             let [a, b] =
                 [one, other].map(|text| ClientAddress::from(text.parse::<IpAddr>().unwrap()));
             assert_eq!(a == b, equal, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_shown_without_the_host_of_a_network() {
+        for (address, shown) in [
+            ("10.0.0.1", "10.0.0.1"),
+            ("::ffff:10.0.0.1", "10.0.0.1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ] {
+            let address = ClientAddress::from(address.parse::<IpAddr>().unwrap());
+            assert_eq!(address.to_string(), shown);
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::active_rules::ActiveRules;
+use super::changes::{ChangeCommands, DescriptorChanges};
 use super::metrics::AllMetrics;
 use super::plans::PlansView;
 use super::service::RequestRecorder;
@@ -13,6 +14,8 @@ use crate::limiter::{Limiter, find_counter};
 use crate::rlqs::QuotaEngine;
 use crate::rules::{Explanation, RuleDocument, RuleSet};
 use crate::server::{AdminApi, CounterError, PlansRefusal, PlansRequest};
+use crate::rules::{Explanation, LookupOutcome, RuleDocument, RuleSet};
+use crate::server::{AdminApi, ChangeError, CounterError};
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
@@ -37,6 +40,7 @@ pub(super) struct AdminPages {
     pub(super) rlqs: Option<Arc<QuotaEngine>>,
     /// `None` with `plans.source: none`.
     pub(super) plans: Option<PlansView>,
+    pub(super) changes: ChangeCommands,
     pub(super) settings: Settings,
 }
 
@@ -78,6 +82,19 @@ impl AdminApi for AdminPages {
     fn explain_rule(&self, domain: &str, name: &str) -> Option<Value> {
         let explanation = self.rules.snapshot_owned().rules.explain_rule(domain, name)?;
         Some(explained(&explanation, None, None))
+        explained(&explanation, hash, self.changes_of(&active.rules, domain, descriptor))
+    }
+
+    fn explain_rule(&self, domain: &str, name: &str) -> Option<Value> {
+        let active = self.rules.snapshot_owned();
+        let explanation = active.rules.explain_rule(domain, name)?;
+        let selector = match &explanation.outcome {
+            LookupOutcome::Rule(summary) => summary.rule.as_str(),
+            LookupOutcome::NoRule { .. } | LookupOutcome::UnknownDomain { .. } => "",
+        };
+        let (current, now) = (self.limiter.changes(), self.clock.now());
+        let changes = DescriptorChanges::of_rule(current, &active.rules, domain, selector, now);
+        Some(explained(&explanation, None, changes))
     }
 
     async fn counter(
@@ -90,6 +107,8 @@ impl AdminApi for AdminPages {
         let hash = self.hash(&active.rules, domain, descriptor);
         let plan = self.limiter.plan_of(&counter, &descriptor.entries());
         counter::read(&self.limiter, &counter, plan.as_ref(), hash, self.clock.now()).await
+        let changes = self.changes_of(&active.rules, domain, descriptor);
+        counter::read(&self.limiter, &counter, hash, changes, self.clock.now()).await
     }
 
     async fn delete_counter(
@@ -123,6 +142,16 @@ impl AdminApi for AdminPages {
         }
     async fn usage(&self, query: UsageQuery) -> Result<UsageAnswer, UsageFailure> {
         usage::answer(self, query).await
+    fn changes(&self) -> Value {
+        self.changes.list(self.clock.now())
+    }
+
+    async fn make_change(&self, body: &[u8], by: &str) -> Result<Value, ChangeError> {
+        self.changes.make(body, by).await
+    }
+
+    async fn end_change(&self, id: &str, by: &str) -> Result<Value, ChangeError> {
+        self.changes.end(id, by).await
     }
 }
 
@@ -133,11 +162,25 @@ impl AdminPages {
         let counter = find_counter(seed, rules, domain, &descriptor.entries()).ok()?;
         Some(TopDenied::hash(counter.key))
     }
+
+    /// The temporary changes of a descriptor and its rule.
+    fn changes_of(
+        &self,
+        rules: &RuleSet,
+        domain: &str,
+        descriptor: &ParsedDescriptor,
+    ) -> DescriptorChanges {
+        let (current, now) = (self.limiter.changes(), self.clock.now());
+        DescriptorChanges::of(current, rules, domain, &descriptor.entries(), now)
+    }
 }
 
 /// An explanation with the hash of the counter, with the plan if the rule uses one, and with the text of
 /// `weir explain`.
 fn explained(explanation: &Explanation, hash: Option<String>, plan: Option<ShownPlan>) -> Value {
+/// An explanation with the hash of the counter, and with the text of `weir explain`.
+fn explained(explanation: &Explanation, hash: Option<String>, changes: DescriptorChanges) -> Value {
+    let lines: String = changes.lines.iter().map(|line| format!("{line}\n")).collect();
     let mut shown = json!(explanation);
     let mut text = explanation.to_string();
     shown["counter"] = json!(hash);
@@ -146,6 +189,8 @@ fn explained(explanation: &Explanation, hash: Option<String>, plan: Option<Shown
         shown["plan"] = json!(plan);
     }
     shown["text"] = json!(text);
+    shown["changes"] = json!(changes.shown);
+    shown["text"] = json!(format!("{explanation}{lines}"));
     shown
 }
 

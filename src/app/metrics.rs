@@ -14,6 +14,7 @@ use crate::time::{Clock, Micros, SystemClock};
 use crate::xds::XdsStatus;
 
 mod decision_recorder;
+mod changes;
 mod modes;
 mod plans;
 mod rlqs;
@@ -108,6 +109,8 @@ impl AllMetrics {
             plans::expose(view, self.clock.now(), &mut page);
         if let Some(names) = self.limiter.usage() {
             usage::expose(&names.snapshot(), &mut page);
+        if let Some(current) = self.limiter.changes() {
+            changes::expose(current, self.clock.now(), &mut page);
         }
         self.server.expose(&mut page);
         if self.top {

@@ -1,9 +1,11 @@
 //! One counter on the admin port: its identity, its state, and its deletion.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::plan::ShownPlan;
 use super::rfc_3339;
+use crate::app::changes::DescriptorChanges;
 use crate::decision::Decision;
 use crate::descriptor::ParsedDescriptor;
 use crate::key::CounterKey;
@@ -19,9 +21,10 @@ use crate::time::Micros;
 struct ShownCounter<'a> {
     #[serde(flatten)]
     identity: CounterIdentity<'a>,
-    /// Whether a tier has no room for one more hit.
+    /// Whether a tier has no room for one more hit, or a block denies it.
     denied: bool,
-    /// When every tier has room for one more hit; `None` if it has now, or never.
+    /// When every tier has room for one more hit and no block is left; `None` if this is so now, or
+    /// never.
     denied_until: Option<String>,
     /// The plan that gives the numbers, if the rule uses plans.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,6 +32,8 @@ struct ShownCounter<'a> {
     tiers: Vec<ShownTier>,
     #[serde(skip_serializing_if = "Option::is_none")]
     what_if: Option<ShownWhatIf>,
+    /// The temporary changes of the descriptor and its rule.
+    changes: Vec<Value>,
     #[serde(flatten)]
     place: Place<'a>,
 }
@@ -97,11 +102,14 @@ struct ShownCalendar {
 
 /// The counter and the state of each of its tiers at `now`, as JSON, under the limit of its `plan`.
 /// Counts nothing. `hash` names the counter at `/top`.
+/// The counter and the state of each of its tiers at `now`, as JSON. Counts nothing. `hash` names
+/// the counter at `/top`. The numbers are those of `changes`, if it changes them.
 pub(super) async fn read(
     limiter: &Limiter,
     counter: &Counter<'_>,
     plan: Option<&PlanChoice<'_>>,
     hash: Option<String>,
+    changes: DescriptorChanges,
     now: Micros,
 ) -> Result<String, CounterError> {
     let counter = &match plan.map(|plan| &plan.limit) {
@@ -126,6 +134,22 @@ pub(super) async fn read(
         plan: plan.map(ShownPlan::of),
         tiers: tiers.iter().map(|decision| tier(counter, decision)).collect(),
         what_if,
+    let numbers = changes.numbers.as_deref();
+    let changed = numbers.and_then(|numbers| counter.limit.with_numbers(numbers).ok());
+    let limit = changed.as_ref().unwrap_or(counter.limit);
+    let counter = &Counter { limit, ..*counter };
+    let tiers = limiter.inspect(counter, now).await.map_err(store_failed)?;
+    let (denied, until) = match (changes.is_bypassed, changes.blocked_until) {
+        (true, _) => (false, None),
+        (false, Some(until)) => (true, Some(until)),
+        (false, None) => (tiers.iter().any(|tier| tier.remaining == 0), denied_until(&tiers, now)),
+    };
+    Ok(json(&ShownCounter {
+        identity: identity(counter),
+        denied,
+        denied_until: until.map(rfc_3339),
+        tiers: tiers.iter().map(|decision| tier(counter, decision)).collect(),
+        changes: changes.shown,
         place: place(limiter, counter, hash),
     }))
 }

@@ -1,5 +1,7 @@
 //! The admin port: pages about the service, and operations that change it: `DELETE /counters`, and changes
 //! of plans.
+//! The admin port: pages about the service, and operations that change it: on `/counters` and
+//! `/changes`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,6 +17,7 @@ use crate::descriptor::{ParsedDescriptor, RequestBounds};
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
 mod access;
+mod changes;
 mod counters;
 mod explain;
 mod origin;
@@ -48,6 +51,20 @@ pub trait AdminApi: Send + Sync + 'static {
         &self,
         request: PlansRequest,
     ) -> impl Future<Output = Result<serde_json::Value, PlansRefusal>> + Send;
+    /// `GET /changes`: the temporary changes.
+    fn changes(&self) -> serde_json::Value;
+    /// `PATCH /changes`: makes the temporary change that `body` describes. `by` names the caller.
+    fn make_change(
+        &self,
+        body: &[u8],
+        by: &str,
+    ) -> impl Future<Output = Result<serde_json::Value, ChangeError>> + Send;
+    /// `DELETE /changes/ID`: ends a temporary change. `by` names the caller.
+    fn end_change(
+        &self,
+        id: &str,
+        by: &str,
+    ) -> impl Future<Output = Result<serde_json::Value, ChangeError>> + Send;
     /// `/explain`: which rule matches a descriptor of `domain`, and why.
     fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> serde_json::Value;
     /// `/explain`: the rule of `domain` with this selector or name. `None` if there is none.
@@ -80,6 +97,19 @@ pub enum CounterError {
     Store(String),
 }
 
+/// Why a temporary change was not made or ended. Each text has the reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChangeError {
+    /// The request is wrong.
+    Invalid(String),
+    /// The domain, the rule or the change does not exist.
+    NotFound(String),
+    /// The request does not fit what exists.
+    Conflict(String),
+    /// The store does not answer.
+    Unavailable(String),
+}
+
 /// The index at `/`: one line per path.
 const INDEX: &str = "\
 /metrics   metrics in Prometheus' text format
@@ -94,6 +124,8 @@ const INDEX: &str = "\
 /plans/customers/{customer}  GET the plan of a customer, PUT {plan: NAME}, DELETE (JSON)
 /quotas    ?limit=N: the limits that RLQS divides, and the share of each holder (JSON)
 /usage     ?domain=D&rule=R: the counters of a rule with `usage: true`, nearest first (JSON, CSV)
+/changes   temporary changes: GET all, PATCH {domain, rule, limit, for} to make one (JSON)
+/changes/{id}  DELETE ends a temporary change (JSON)
 ";
 
 /// The routes of the admin port.
@@ -115,6 +147,8 @@ pub(in crate::server) fn router<A: AdminApi>(
         .merge(quotas::router(api.clone(), pages.clone()));
         .merge(quotas::router(api.clone(), pages.clone()))
         .merge(usage::router(api.clone(), pages.clone()));
+        .merge(quotas::router(api.clone(), pages.clone()))
+        .merge(changes::router(api.clone(), pages.clone()));
     Router::new()
         .route("/", get(INDEX))
         .route("/metrics", page(|api| Page::metrics(api.metrics())))

@@ -12,6 +12,7 @@ use crate::time::Micros;
 use crate::server::{AdminApi, CounterError, Decide, PlansRefusal, PlansRequest};
 use crate::server::{AdminApi, CounterError, Decide};
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
+use crate::server::{AdminApi, ChangeError, CounterError, Decide};
 
 /// A verdict with every field filled.
 pub(in crate::server) fn full_verdict() -> Verdict {
@@ -149,6 +150,18 @@ impl AdminApi for FixedPages {
 
     fn top(&self) -> serde_json::Value {
         serde_json::json!({"top": []})
+    }
+
+    fn changes(&self) -> serde_json::Value {
+        serde_json::json!({"changes": []})
+    }
+
+    async fn make_change(&self, _: &[u8], by: &str) -> Result<serde_json::Value, ChangeError> {
+        Ok(serde_json::json!({"by": by}))
+    }
+
+    async fn end_change(&self, id: &str, _: &str) -> Result<serde_json::Value, ChangeError> {
+        Err(ChangeError::NotFound(id.into()))
     }
 
     fn quotas(&self, limit: usize) -> serde_json::Value {

@@ -1,0 +1,313 @@
+//! Temporary changes: the thread of their registry, and what the admin port does with them.
+
+use std::sync::Arc;
+use std::{io, thread};
+
+use serde_json::{Value, json};
+use tokio::runtime::Builder;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::active_rules::ActiveRules;
+use crate::changes::{
+    ActiveChanges, AppliedChange, ChangeAction, ChangeProblem, ChangeRegistry, ChangeRequest,
+    ChangeTarget, CurrentChanges, ListedChange, MadeChange, RedisChanges, RulesNow, SharedChanges,
+    TemporaryChange, instant_text,
+};
+use crate::descriptor::{Entry, RequestBounds, split_lease};
+use crate::escape::one_line;
+use crate::limit::TierNumbers;
+use crate::limiter::Limiter;
+use crate::rules::{Found, Rule, RuleSet};
+use crate::server::ChangeError;
+use crate::settings::Settings;
+use crate::time::{Clock, Micros, SystemClock};
+
+/// Commands that wait for the thread. More callers wait to send theirs.
+const COMMANDS_MAX: usize = 16;
+
+/// The reason of a caller whose command has no result.
+const THREAD_ENDED: &str =
+    "the thread of temporary changes has ended; see the log, and restart weir";
+
+/// Makes and ends changes, in the thread of the registry.
+pub(super) struct ChangeCommands {
+    commands: mpsc::Sender<ChangeCommand>,
+    current: Arc<CurrentChanges>,
+    /// Whether all instances that count in the same Redis have the same changes.
+    is_shared: bool,
+}
+
+struct ChangeCommand {
+    operation: ChangeOperation,
+    /// Who sent it.
+    by: String,
+    reply: oneshot::Sender<Result<Value, ChangeProblem>>,
+}
+
+enum ChangeOperation {
+    Make(ChangeRequest),
+    End(String),
+}
+
+/// What the thread has.
+struct ChangeThread {
+    registry: ChangeRegistry,
+    rules: Arc<ActiveRules>,
+    clock: SystemClock,
+    bounds: RequestBounds,
+    is_shared: bool,
+}
+
+/// Starts the thread `weir-changes`. Returns the limiter that applies the changes. With the memory store,
+/// they are those of this process.
+///
+/// # Errors
+/// The thread cannot start.
+pub(super) fn start(
+    settings: &Settings,
+    limiter: Limiter,
+    rules: &Arc<ActiveRules>,
+    clock: SystemClock,
+) -> io::Result<(Limiter, ChangeCommands)> {
+    let store = limiter.backend().modes().map(|modes| modes.store_arc());
+    let shared =
+        store.map(|store| -> Arc<dyn SharedChanges> { Arc::new(RedisChanges::new(store)) });
+    let (current, is_shared) = (Arc::<CurrentChanges>::default(), shared.is_some());
+    let registry = ChangeRegistry::new(current.clone(), shared);
+    let (rules, bounds) = (rules.clone(), settings.request);
+    let worker = ChangeThread { registry, rules, clock, bounds, is_shared };
+    let (commands, received) = mpsc::channel(COMMANDS_MAX);
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new()
+        .name("weir-changes".into())
+        .spawn(move || runtime.block_on(worker.run(received)))?;
+    let limiter = limiter.with_changes(current.clone());
+    Ok((limiter, ChangeCommands { commands, current, is_shared }))
+}
+
+impl ChangeThread {
+    /// Executes commands, and refreshes the changes periodically, until the process ends.
+    async fn run(mut self, mut commands: mpsc::Receiver<ChangeCommand>) {
+        self.refresh().await;
+        loop {
+            let next = match self.registry.period() {
+                Some(period) => timeout(period, commands.recv()).await,
+                None => Ok(commands.recv().await),
+            };
+            match next {
+                Ok(Some(command)) => self.execute(command).await,
+                Ok(None) => return,
+                Err(_) => self.refresh().await,
+            }
+        }
+    }
+
+    async fn refresh(&mut self) {
+        let active = self.rules.snapshot_owned();
+        let rules = RulesNow { version: active.version, rules: &active.rules };
+        self.registry.refresh(self.clock.now(), rules).await;
+    }
+
+    async fn execute(&mut self, command: ChangeCommand) {
+        let ChangeCommand { operation, by, reply } = command;
+        let active = self.rules.snapshot_owned();
+        let rules = RulesNow { version: active.version, rules: &active.rules };
+        let (local, scope) = (self.clock.now(), scope(self.is_shared));
+        let result = match operation {
+            ChangeOperation::Make(request) => {
+                let made = self.registry.make(request, &by, &self.bounds, local, rules).await;
+                made.map(|MadeChange { listed, replaces }| {
+                    json!({ "change": shown(&listed), "replaces": replaces, "scope": scope })
+                })
+            }
+            ChangeOperation::End(id) => {
+                let ended = self.registry.end(&id, &by, local, rules).await;
+                ended.map(|change| {
+                    let change = change.as_ref().map(shown_change);
+                    json!({ "id": id, "change": change, "scope": scope })
+                })
+            }
+        };
+        // A caller that does not wait any more can list the changes.
+        let _ = reply.send(result);
+    }
+}
+
+impl ChangeCommands {
+    /// `GET /changes`.
+    pub(super) fn list(&self, local: Micros) -> Value {
+        let (all, now) = (self.current.all(), self.current.now(local));
+        let active = all.list().iter().filter(|listed| listed.change.is_active(now));
+        json!({
+            "scope": scope(self.is_shared),
+            "changes": active.map(shown).collect::<Vec<Value>>(),
+            "unreadable": *self.current.unreadable(),
+            "error": self.current.last_error().as_deref(),
+        })
+    }
+
+    /// `PATCH /changes`.
+    pub(super) async fn make(&self, body: &[u8], by: &str) -> Result<Value, ChangeError> {
+        let request = ChangeRequest::from_json(body).map_err(ChangeError::Invalid)?;
+        self.send(ChangeOperation::Make(request), by).await
+    }
+
+    /// `DELETE /changes/ID`.
+    pub(super) async fn end(&self, id: &str, by: &str) -> Result<Value, ChangeError> {
+        self.send(ChangeOperation::End(id.to_owned()), by).await
+    }
+
+    async fn send(&self, operation: ChangeOperation, by: &str) -> Result<Value, ChangeError> {
+        let (reply, replied) = oneshot::channel();
+        let command = ChangeCommand { operation, by: by.to_owned(), reply };
+        let ended = || ChangeError::Unavailable(THREAD_ENDED.to_owned());
+        self.commands.send(command).await.map_err(|_| ended())?;
+        replied.await.map_err(|_| ended())?.map_err(|problem| match problem {
+            ChangeProblem::Invalid(why) => ChangeError::Invalid(why),
+            ChangeProblem::Unknown(why) => ChangeError::NotFound(why),
+            ChangeProblem::Conflict(why) => ChangeError::Conflict(why),
+            ChangeProblem::Store(why) => ChangeError::Unavailable(why),
+        })
+    }
+}
+
+/// The changes of one descriptor and its rule, for the pages about them.
+#[derive(Default)]
+pub(super) struct DescriptorChanges {
+    /// The changes, as JSON.
+    pub(super) shown: Vec<Value>,
+    /// The changes in words, one line each.
+    pub(super) lines: Vec<String>,
+    /// The end of a block, by the clock of changes.
+    pub(super) blocked_until: Option<Micros>,
+    /// Whether a bypass applies.
+    pub(super) is_bypassed: bool,
+    /// The numbers that replace those of the rule.
+    pub(super) numbers: Option<Vec<TierNumbers>>,
+}
+
+impl DescriptorChanges {
+    /// The changes at `local` that concern a descriptor with these entries.
+    pub(super) fn of(
+        current: Option<&Arc<CurrentChanges>>,
+        rules: &RuleSet,
+        domain: &str,
+        entries: &[Entry<'_>],
+        local: Micros,
+    ) -> DescriptorChanges {
+        // An entry with a lease is no part of the descriptor that was counted.
+        let others = split_lease(entries).map(|(_, others)| others);
+        let others = others.filter(|others| rule(rules, domain, others).is_some_and(Rule::leases));
+        let entries = others.as_deref().unwrap_or(entries);
+        let Some((active, now)) = current.and_then(|all| Some((all.get()?, all.now(local)))) else {
+            return DescriptorChanges::default();
+        };
+        let rule = rule(rules, domain, entries);
+        let mut changes = DescriptorChanges::concerning(&active, rule, domain, entries, now);
+        match active.of(rule, domain, entries, now) {
+            None => {}
+            Some(AppliedChange::Block { until }) => changes.blocked_until = Some(until),
+            Some(AppliedChange::Bypass) => changes.is_bypassed = true,
+            Some(AppliedChange::Limit(numbers)) => changes.numbers = Some(numbers.to_vec()),
+        }
+        changes
+    }
+
+    /// The changes at `local` of the rule of `domain` with this selector.
+    pub(super) fn of_rule(
+        current: Option<&Arc<CurrentChanges>>,
+        rules: &RuleSet,
+        domain: &str,
+        selector: &str,
+        local: Micros,
+    ) -> DescriptorChanges {
+        let Some((active, now)) = current.and_then(|all| Some((all.get()?, all.now(local)))) else {
+            return DescriptorChanges::default();
+        };
+        let mut of_domain = rules.rules().iter().filter(|rule| *rule.domain == *domain);
+        let rule = of_domain.find(|rule| rule.selector() == selector);
+        DescriptorChanges::concerning(&active, rule, domain, &[], now)
+    }
+
+    fn concerning(
+        active: &ActiveChanges,
+        rule: Option<&Rule>,
+        domain: &str,
+        entries: &[Entry<'_>],
+        now: Micros,
+    ) -> DescriptorChanges {
+        let mut changes = DescriptorChanges::default();
+        for listed in active.concerning(rule, domain, entries, now) {
+            changes.shown.push(shown(listed));
+            changes.lines.push(line(listed));
+        }
+        changes
+    }
+}
+
+/// The rule that a descriptor with these entries matches.
+fn rule<'r>(rules: &'r RuleSet, domain: &str, entries: &[Entry<'_>]) -> Option<&'r Rule> {
+    match rules.find(domain, entries) {
+        Found::Rule(rule) => Some(rule),
+        Found::NoRule | Found::UnknownDomain => None,
+    }
+}
+
+/// The instances for which a change is made.
+fn scope(is_shared: bool) -> &'static str {
+    if is_shared { "all_instances" } else { "this_process" }
+}
+
+fn shown(listed: &ListedChange) -> Value {
+    let mut json = shown_change(&listed.change);
+    if let Some(name) = &listed.name {
+        json["name"] = json!(&**name);
+    }
+    json["problem"] = json!(listed.problem);
+    json
+}
+
+fn shown_change(change: &TemporaryChange) -> Value {
+    let mut json = json!({
+        "id": change.id,
+        "domain": change.domain,
+        "action": change.action.name(),
+        "until": instant_text(change.until),
+        "made_at": instant_text(change.made_at),
+        "by": change.by,
+        "reason": change.reason,
+    });
+    let target = match change.target {
+        ChangeTarget::Rule(_) => "rule",
+        ChangeTarget::Descriptor(_) => "descriptor",
+    };
+    json[target] = json!(change.target.selector());
+    if let ChangeAction::Limit(numbers) = &change.action {
+        let tier = |tier: &TierNumbers| match tier.burst {
+            None => json!({ "requests": tier.requests }),
+            Some(burst) => json!({ "requests": tier.requests, "burst": burst }),
+        };
+        json["limit"] = numbers.iter().map(tier).collect();
+    }
+    json
+}
+
+/// A change in words, as a line of an explanation.
+fn line(listed: &ListedChange) -> String {
+    let change = &listed.change;
+    let mut line = format!("change  {}", change.action.name());
+    if let ChangeAction::Limit(numbers) = &change.action {
+        let numbers: Vec<String> = numbers.iter().map(|one| one.requests.to_string()).collect();
+        line.push_str(&format!(" {}", numbers.join(", ")));
+    }
+    line.push_str(&format!(" until {}", instant_text(change.until)));
+    line.push_str(&format!(", made by {} ({})", one_line(&change.by), change.id));
+    if !change.reason.is_empty() {
+        line.push_str(&format!(": {}", one_line(&change.reason)));
+    }
+    if let Some(problem) = &listed.problem {
+        line.push_str(&format!("; without effect: {problem}"));
+    }
+    line
+}
