@@ -1,6 +1,7 @@
 //! The command line: `weir serve | check | explain | call | health | bench | plan | replay`.
 //! The command line: `weir serve | check | explain | call | health | bench | plan | plans`.
 //! The command line: `weir serve | check | explain | call | health | bench | plan | usage`.
+//! The command line: `weir serve | check | explain | call | change | health | bench | plan`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,6 +15,7 @@ mod admin_client;
 mod bench;
 mod bucket_id;
 mod call;
+mod change;
 mod check;
 mod client;
 mod explain;
@@ -30,6 +32,7 @@ use crate::escape::one_line;
 use crate::settings::Flags;
 use admin_client::admin_address;
 use bench::BenchArgs;
+use change::ChangeArgs;
 use client::ServiceArgs;
 use health::HealthArgs;
 use plan::PlanArgs;
@@ -70,6 +73,8 @@ enum Command {
     Explain(ExplainArgs),
     /// Send one request to a running service.
     Call(CallArgs),
+    /// Change the limit of a rule or a descriptor for a time, block it, or let it pass.
+    Change(ChangeArgs),
     /// Ask a running service whether it serves (exit code 0), for health checks of containers.
     Health(HealthArgs),
     /// Put load on a running service and measure it.
@@ -197,6 +202,7 @@ impl Cli {
             Command::Check(args) => check::run(&args),
             Command::Explain(args) => explain::run(&args),
             Command::Call(args) => call::run(&args),
+            Command::Change(args) => change::run(&args),
             Command::Health(args) => health::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Plan(args) => plan::run(&args),
