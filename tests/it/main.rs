@@ -4,6 +4,7 @@
 mod admin;
 mod bench;
 mod calendar;
+mod changes;
 mod check_and_serve;
 mod cli;
 mod clients;

@@ -24,6 +24,10 @@ const ROUTERS: [&str; 6] = [
     "admin/quotas.rs",
     "admin/quotas.rs",
     "admin/usage.rs",
+    "admin/changes.rs",
+    "admin/counters.rs",
+    "admin/explain.rs",
+    "admin/quotas.rs",
 ];
 
 const RULES: &str = "
@@ -35,6 +39,10 @@ descriptors:
     rate_limit: { name: per-user, unit: hour, requests_per_unit: 3, usage: true }
   - key: job
     rate_limit: { algorithm: concurrency, max: 0, hold: 1h }
+  - key: a
+    rate_limit: { name: twice, unit: hour, requests_per_unit: 3 }
+  - key: b
+    rate_limit: { name: twice, unit: hour, requests_per_unit: 3 }
 ";
 
 fn page() -> Value {
@@ -45,6 +53,18 @@ fn page() -> Value {
 fn paths(page: &Value) -> Vec<(String, Value)> {
     let paths = page["paths"].as_object().expect("paths");
     paths.iter().map(|(path, item)| (path.clone(), item.clone())).collect()
+}
+
+/// The path of the page for the path of a request. A segment in braces stands for any one.
+fn documented_path(page: &Value, path: &str) -> String {
+    let path = path.split('?').next().unwrap_or_default();
+    let fits = |known: &str| {
+        let same = |(known, sent): (&str, &str)| known == sent || known.starts_with('{');
+        known.split('/').count() == path.split('/').count()
+            && known.split('/').zip(path.split('/')).all(same)
+    };
+    let known = paths(page).into_iter().map(|(known, _)| known).find(|known| fits(known));
+    known.unwrap_or_else(|| panic!("{path} is not on the page"))
 }
 
 /// The path of every `.route(`.
@@ -85,7 +105,8 @@ fn routes_and_openapi_paths_are_equal() {
         for method in METHODS {
             let answer = send(to, &method.to_uppercase(), &path, &[], b"");
             let known = item.get(method).is_some() || item["x-any-method"] == true;
-            assert_ne!(answer.status, 404, "{method} {path}");
+            let has_reason = answer.body.contains("error");
+            assert!(answer.status != 404 || has_reason, "{method} {path} has no route");
             assert_eq!(answer.status != 405, known, "{method} {path}: {}", answer.status);
         }
     }
@@ -93,9 +114,9 @@ fn routes_and_openapi_paths_are_equal() {
 
 /// Checks a response against the page. Returns its method, path and status.
 fn check_response(page: &Value, method: &str, path: &str, answer: &Response) -> String {
-    let path_only = path.split('?').next().unwrap_or_default();
-    let what = format!("{method} {path_only} {}", answer.status);
-    let responses = &page["paths"][path_only][method]["responses"];
+    let known = documented_path(page, path);
+    let what = format!("{method} {known} {}", answer.status);
+    let responses = &page["paths"][known][method]["responses"];
     let mut response = responses
         .get(answer.status.to_string())
         .unwrap_or_else(|| panic!("{what} is not on the page: {}", answer.body));
@@ -129,6 +150,7 @@ const USAGE: &str = "/usage?domain=d&rule=user";
 
 /// Requests to a healthy instance, with every kind of response: method, path, body.
 fn requests() -> [(&'static str, &'static str, String); 33] {
+fn requests() -> [(&'static str, &'static str, String); 36] {
     let check = |key: &str| {
         let entries = json!([{ "entries": [{ "key": key, "value": "x" }] }]);
         json!({ "domain": "d", "descriptors": entries }).to_string()
@@ -136,10 +158,23 @@ fn requests() -> [(&'static str, &'static str, String); 33] {
     let explain = |text: &str| json!({ "domain": "d", "descriptor": text }).to_string();
     let elsewhere = json!({ "domain": "e", "descriptor": "a=b" }).to_string();
     let large = "x".repeat(300_000);
+    let change = |domain: &str, rule: &str| {
+        json!({ "domain": domain, "rule": rule, "limit": 9, "for": "1h", "reason": "r" })
+            .to_string()
+    };
+    let block = json!({ "domain": "d", "descriptor": "user=x", "block": true, "for": "1h" });
     let none = "/counters?domain=d&descriptor=k=x";
     vec![
         ("post", "/json", check("user")),
         ("post", "/json", check("job")),
+        ("patch", "/changes", change("d", "per-user")),
+        ("patch", "/changes", block.to_string()),
+        ("patch", "/changes", change("e", "per-user")),
+        ("patch", "/changes", change("d", "twice")),
+        ("patch", "/changes", "nonsense".to_owned()),
+        ("patch", "/changes", large.clone()),
+        ("get", "/changes", String::new()),
+        ("delete", "/changes/unknown", String::new()),
         ("post", "/json", "nonsense".to_owned()),
         ("post", "/json", large.clone()),
         ("get", "/healthcheck", String::new()),
@@ -225,10 +260,10 @@ fn responses_match_openapi() {
     let requests = requests();
     let mut seen = BTreeSet::new();
     let mut one = |weir: &Weir, method: &str, path: &str, headers: &[(&str, &str)], body: &str| {
-        let path_only = path.split('?').next().unwrap_or_default();
-        let to = port(weir, &page["paths"][path_only]);
+        let to = port(weir, &page["paths"][documented_path(&page, path)]);
         let answer = send(to, &method.to_uppercase(), path, headers, body.as_bytes());
         seen.insert(check_response(&page, method, path, &answer));
+        answer
     };
     for (method, path, body) in &requests {
         one(&weir, method, path, &[], body);
@@ -244,6 +279,11 @@ fn responses_match_openapi() {
     one(&lost, "put", CUSTOMER, &[], r#"{"plan": "pro"}"#);
     one(&lost, "delete", CUSTOMER, &[], "");
     one(&lost, "get", USAGE, &[], "");
+    let made = one(&weir, "patch", "/changes", &[], &requests[2].2).json();
+    let id = made["change"]["id"].as_str().expect("an id").to_owned();
+    one(&weir, "delete", &format!("/changes/{id}"), &[], "");
+    one(&lost, "patch", "/changes", &[], &requests[2].2);
+    one(&lost, "delete", "/changes/unknown", &[], "");
     for (path, item) in paths(&page) {
         for method in METHODS {
             if item.get(method).is_some() && port(&weir, &item) == weir.admin {

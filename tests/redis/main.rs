@@ -7,6 +7,7 @@
 mod agreement;
 mod alerts;
 mod batching;
+mod changes;
 mod compose;
 mod connection;
 mod counters;

@@ -61,6 +61,7 @@ impl Reader {
             "serve" => return self.serve(&args),
             "call" | "bench" | "health" => self.redirect(&mut args),
             "explain" | "usage" => self.redirect_to_admin(&mut args),
+            "change" | "explain" => self.redirect_to_admin(&mut args),
             _ => {}
         }
         if args[0] == "bench" {

@@ -5,8 +5,16 @@ use serde_json::Value;
 use super::text::Block;
 
 /// Fields of JSON whose values differ between runs.
-const VARYING: [&str; 5] =
-    ["counter", "key", "denied_until", "durationUntilReset", "reset_after_seconds"];
+const VARYING: [&str; 8] = [
+    "counter",
+    "key",
+    "id",
+    "made_at",
+    "until",
+    "denied_until",
+    "durationUntilReset",
+    "reset_after_seconds",
+];
 
 /// A `text` block: every printed line, in order.
 pub(super) struct Shown<'p> {
