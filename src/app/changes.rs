@@ -277,6 +277,7 @@ fn shown_change(change: &TemporaryChange) -> Value {
         "made_at": instant_text(change.made_at),
         "by": change.by,
         "reason": change.reason,
+        "problem": null,
     });
     let target = match change.target {
         ChangeTarget::Rule(_) => "rule",

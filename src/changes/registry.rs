@@ -126,10 +126,12 @@ impl ChangeRegistry {
     /// by the local clock.
     pub async fn refresh(&mut self, local: Micros, rules: RulesNow<'_>) {
         match self.read(local).await {
-            Ok(()) => self.record_success(),
+            Ok(()) => {
+                self.record_success();
+                self.remove_over(self.current.now(local)).await;
+            }
             Err(error) => self.record_failure(error, local),
         }
-        self.remove_over(self.current.now(local)).await;
         let has_new_rules = self.compiled_for != Some(rules.version);
         if self.is_dirty || has_new_rules && !self.changes.is_empty() {
             self.publish(rules);
@@ -232,10 +234,10 @@ impl ChangeRegistry {
     /// Reads the shared changes, if there are any.
     async fn read(&mut self, local: Micros) -> Result<(), SharedChangesError> {
         let Some(shared) = self.shared.clone() else { return Ok(()) };
-        if let Some(now) = shared.now(local) {
-            self.current.set_clock(local, now);
-        }
         let mut fields = shared.read().await?;
+        // With a wrong clock, this instance would remove changes that are not over.
+        let now = shared.now(local).ok_or(StoreError::Unreachable)?;
+        self.current.set_clock(local, now);
         self.has_read = true;
         fields.sort_unstable();
         if self.fields.as_ref() != Some(&fields) {
