@@ -73,6 +73,9 @@ impl<S: SharedStore> OverLimitStore<S> {
                 Lookup::Unreported(denied) => {
                     // Reported first, because the outcome of this step depends on the denied hits.
                     timeout = self.report(set, key, &denied, timeout).await?;
+                    if timeout == Some(Duration::ZERO) {
+                        return Err(StoreError::Timeout);
+                    }
                     // Hits that were denied during the report also precede this step.
                     if step.hits > 0
                         && let Some(denied) = set.remove(key, step.now)
@@ -104,6 +107,11 @@ impl<S: SharedStore> OverLimitStore<S> {
     ) -> Result<Outcome, StoreError> {
         if let Some(denied) = set.take_unreported(key, step.now) {
             timeout = self.report(set, key, &denied, timeout).await?;
+            if timeout == Some(Duration::ZERO) {
+                // Nobody waits any longer, and the hits would stay charged if they were not sent.
+                self.apply_detached(key, step.clone());
+                return Err(StoreError::Timeout);
+            }
         }
         if let Some(denied) = set.invalidate(key, step.now) {
             self.store.apply_detached(key, denied);
@@ -122,7 +130,7 @@ impl<S: SharedStore> OverLimitStore<S> {
     }
 
     /// Reports unreported denied hits to the counter. Returns the rest of `timeout`, which this
-    /// call and the following step share.
+    /// call and the following step share. The rest may be zero.
     async fn report(
         &self,
         set: &CacheSet,
@@ -137,10 +145,7 @@ impl<S: SharedStore> OverLimitStore<S> {
             }
             return Err(error);
         }
-        match deadline.left() {
-            Some(Duration::ZERO) => Err(StoreError::Timeout),
-            left => Ok(left),
-        }
+        Ok(deadline.left())
     }
 }
 

@@ -110,3 +110,18 @@ async fn the_report_and_the_step_share_a_timeout() {
         }
     }
 }
+
+/// A report that takes the whole timeout leaves none for hits that return. They are sent without waiting.
+#[tokio::test(start_paused = true)]
+async fn hits_return_after_a_late_report() {
+    let store = Arc::new(FakeStore::new().taking(TIMEOUT, Some(TIMEOUT)));
+    let (cached, limit) = (cache(&store), limit(Algorithm::FixedWindow, 0));
+    let step = |hits| algorithm::plan(&limit, hits, Micros::from_secs(1_000));
+    for _ in 0..3 {
+        cached.apply(&key(1), &step(1)).await.expect("there is time for one call");
+    }
+    assert_eq!(counted(&store, &key(1)), 1, "two denials are unreported");
+    let result = cached.apply(&key(1), &step(-2)).await;
+    assert_eq!(result.map(drop), Err(StoreError::Timeout));
+    assert_eq!(counted(&store, &key(1)), 1, "three were denied, and two returned");
+}
