@@ -13,7 +13,7 @@ const MOST: u32 = 100_000;
 
 /// How long Envoy waits for a connection or an answer. A machine that stands still for a second must show
 /// as latency, and not as errors that end the measurement.
-const PATIENCE: &str = "10s";
+const TIMEOUT: &str = "10s";
 
 /// The configuration, as JSON. `services` are the addresses of the rate limit services.
 pub(crate) fn config(upstream: SocketAddr, services: &[SocketAddr]) -> String {
@@ -77,7 +77,7 @@ fn limit(cluster: &str) -> Value {
             "@type": type_url("filters.http.ratelimit.v3.RateLimit"),
             "domain": "bench",
             // With the default, 20ms, Envoy would hide the tails of a service.
-            "timeout": PATIENCE,
+            "timeout": TIMEOUT,
             // A call without an answer is an error of the load.
             "failure_mode_deny": true,
             "rate_limit_service": {
@@ -100,7 +100,7 @@ fn cluster(name: &str, address: SocketAddr, protocol: Value) -> Value {
     json!({
         "name": name,
         "type": "STATIC",
-        "connect_timeout": PATIENCE,
+        "connect_timeout": TIMEOUT,
         "circuit_breakers": { "thresholds": [most] },
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {

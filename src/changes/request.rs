@@ -84,8 +84,9 @@ struct BodyEntry {
                  with one of these per tier"
 )]
 enum BodyLimit {
-    One(BodyNumbers),
+    // First, because serde also reads a struct from a list.
     PerTier(Vec<BodyNumbers>),
+    One(BodyNumbers),
 }
 
 #[derive(Deserialize)]

@@ -108,7 +108,7 @@ impl<S: SharedStore> OverLimitStore<S> {
         if let Some(denied) = set.take_unreported(key, step.now) {
             timeout = self.report(set, key, &denied, timeout).await?;
             if timeout == Some(Duration::ZERO) {
-                // Nobody waits any longer, and the hits would stay charged if they were not sent.
+                // No caller waits any longer. The hits would stay charged if they were not sent.
                 self.apply_detached(key, step.clone());
                 return Err(StoreError::Timeout);
             }

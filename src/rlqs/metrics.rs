@@ -93,11 +93,8 @@ impl RlqsMetrics {
         if self.undivided.is_due(now) {
             tracing::warn!(
                 rule,
-                "RLQS cannot divide a limit with slots, reservations or calendar windows: use \
-                 another limit for its buckets"
-                "RLQS cannot divide the limit of a rule with slots, reservations or a cost: use \
-                "RLQS cannot divide the limit of a rule with slots, reservations or plans: use \
-                 another rule for its buckets"
+                "RLQS cannot divide a limit with slots, reservations, calendar windows, cost or plans: \
+                 use another limit for its buckets"
             );
         }
     }

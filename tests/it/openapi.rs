@@ -34,9 +34,12 @@ const RULES: &str = "
 domain: d
 descriptors:
   - key: user
-    rate_limit: { name: per-user, requests: 3, window: { calendar: month } }
-    rate_limit: { name: per-user, unit: hour, requests_per_unit: 3, shadow: { requests: 2 } }
-    rate_limit: { name: per-user, unit: hour, requests_per_unit: 3, usage: true }
+    rate_limit:
+      name: per-user
+      requests: 3
+      window: { calendar: month }
+      shadow: { requests: 2 }
+      usage: true
   - key: job
     rate_limit: { algorithm: concurrency, max: 0, hold: 1h }
   - key: a

@@ -15,9 +15,15 @@ const RULES: &str = r#"
 domain: d
 descriptors:
   - key: month
-    rate_limit: { requests: 9007199254740991, window: 30d, count_denied: false }
+    rate_limit:
+      requests: 9007199254740991
+      window: { calendar: month, zone: Europe/Zurich }
+      count_denied: false
   - key: leased
-    rate_limit: { requests: 9007199254740991, window: 30d, mode: leased }
+    rate_limit:
+      requests: 9007199254740991
+      window: { calendar: month, zone: Europe/Zurich }
+      mode: leased
   - key: tiers
     rate_limit:
       count_denied: false

@@ -57,8 +57,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("usage", "time atomic_count limit descriptor key store decision rules"),
     (
         "limiter",
-        "time limit descriptor key step store lease_rollback decision algorithm rules plans \
-         settings modes",
+        "time limit descriptor key step store changes lease_rollback decision algorithm rules \
+         plans settings modes usage",
     ),
     (
         "replay",

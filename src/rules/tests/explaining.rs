@@ -267,8 +267,8 @@ descriptors:
 #[test]
 fn kept_names_are_explained() {
     let set = rules(
-        "domain: d\ndescriptors:\n  - key: user\n    rate_limit: { unit: hour, requests_per_unit: 1, \
-         usage: true }\n",
+        "domain: d\ndescriptors:\n  - key: user\n    rate_limit: { unit: hour, \
+         requests_per_unit: 1, usage: true }\n",
     );
     let text = set.explain("d", &entries("user=x")).to_string();
     let expected = "        usage: the names of its counters are kept for `/usage`\n";

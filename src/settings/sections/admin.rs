@@ -14,14 +14,8 @@ section! {
     pub struct AdminSettings {
         /// Address of the listener.
         listen: SocketAddr = "127.0.0.1:6070", address();
-        /// Bearer token for `/counters`, `/quotas` and `/usage`. Required if the listener is not on
-    /// `/counters`, `/quotas`, `/changes`. Most of it has no authentication, so it listens on loopback
-    /// by default.
-    pub struct AdminSettings {
-        /// Address of the listener.
-        listen: SocketAddr = "127.0.0.1:6070", address();
-        /// Bearer token for `/counters`, `/quotas` and `/changes`. Required if the listener is not on
-        /// loopback. Never shown.
+        /// Bearer token for `/counters`, `/quotas`, `/usage`, `/changes`, and paths below `/plans`.
+        /// Required if the listener is not on loopback. Never shown.
         token: Option<Secret> = "", optional(secret());
         /// File whose first line is the token, instead of `admin.token`. weir reads the file for
         /// every request that needs the token.

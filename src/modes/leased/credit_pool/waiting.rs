@@ -38,10 +38,9 @@ impl CreditPool {
                 self.grant(waiter, metrics);
                 continue;
             }
-            // A request that the store would deny needs no credits of its bucket. Every other
-            // request gets its credits before those that follow it.
-            let bucket = matches!(self.credits, Credits::Bucket(_));
-            blocked = blocked || !bucket || self.fits(waiter.hits, waiter.now);
+            // A request that the store would deny needs no credits. Every other request gets its credits
+            // before those that follow it.
+            blocked = blocked || self.may_fit(waiter.hits, waiter.now);
             self.waiting.push_back(waiter);
         }
     }
@@ -92,6 +91,14 @@ impl CreditPool {
         let mut step = self.limit.plan(i64::try_from(credits).unwrap_or(i64::MAX), now);
         self.credits.complete_part(&mut step);
         step
+    }
+
+    /// Whether the store may have room for `hits` in addition to the credits.
+    fn may_fit(&self, hits: u64, now: Micros) -> bool {
+        // Hits that return give a window room. The credits of a bucket are those of one state.
+        let is_outdated = self.is_outdated || !self.returns.is_empty();
+        let window = !matches!(self.credits, Credits::Bucket(_));
+        (window && is_outdated) || self.fits(hits, now)
     }
 
     /// Whether the last known state has room for `hits` in addition to the credits.

@@ -115,13 +115,12 @@ async fn the_report_and_the_step_share_a_timeout() {
 #[tokio::test(start_paused = true)]
 async fn hits_return_after_a_late_report() {
     let store = Arc::new(FakeStore::new().taking(TIMEOUT, Some(TIMEOUT)));
-    let (cached, limit) = (cache(&store), limit(Algorithm::FixedWindow, 0));
-    let step = |hits| algorithm::plan(&limit, hits, Micros::from_secs(1_000));
+    let (cached, limit) = (cache(&store), hour(0));
     for _ in 0..3 {
-        cached.apply(&key(1), &step(1)).await.expect("there is time for one call");
+        cached.apply(&key(1), &step(&limit, 1)).await.expect("there is time for one call");
     }
     assert_eq!(counted(&store, &key(1)), 1, "two denials are unreported");
-    let result = cached.apply(&key(1), &step(-2)).await;
+    let result = cached.apply(&key(1), &step(&limit, -2)).await;
     assert_eq!(result.map(drop), Err(StoreError::Timeout));
     assert_eq!(counted(&store, &key(1)), 1, "three were denied, and two returned");
 }
