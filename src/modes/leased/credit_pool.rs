@@ -146,11 +146,17 @@ impl CreditPool {
 
     /// Takes all credits of windows out, to be returned.
     pub(super) fn take_all_windows(&mut self) {
-        self.take_expired_windows(Micros(u64::MAX));
+        self.take_windows(Micros(u64::MAX));
     }
 
-    /// Takes out the credits of windows that have ended at `now`.
+    /// Takes out the credits of windows that have ended at `now`, except those that a waiting request of
+    /// an earlier instant can still spend.
     pub(super) fn take_expired_windows(&mut self, now: Micros) {
+        let oldest = self.waiting.iter().map(|one| one.now).min();
+        self.take_windows(oldest.map_or(now, |oldest| now.min(oldest)));
+    }
+
+    fn take_windows(&mut self, now: Micros) {
         if let Some(Credits::Windows(batches)) = self.credits.take_expired(now) {
             self.returns.extend(batches.into_iter().map(|batch| (self.limit.clone(), batch)));
         }
