@@ -18,11 +18,7 @@ pub(super) fn schedule(
     instances: usize,
     latency: u64,
 ) -> Schedule {
-    let variants = (0..64).map(|limits| rules::variant(mode, limits));
-    let variant = variants.into_iter().find(|&variant| {
-        let (limit, mode) = laws::rule(&counter, variant);
-        fits(&limit, mode)
-    });
+    let variant = variant(&counter, mode, fits);
     Schedule {
         seed: 1,
         offsets: (0..instances as i64).map(|number| 90_000_000 * number - 45_000_123).collect(),
@@ -32,9 +28,19 @@ pub(super) fn schedule(
         timeout: 250,
         period: 10,
         counters: vec![counter],
-        variant: variant.expect("a variant that fits"),
+        variant,
         events: Vec::new(),
     }
+}
+
+/// The first variant of a mode in which the rule of `counter` `fits`.
+fn variant(counter: &Counter, mode: usize, fits: impl Fn(&Limit, Mode) -> bool) -> usize {
+    let mut variants = (0..64).map(|limits| rules::variant(mode, limits));
+    let variant = variants.find(|&variant| {
+        let (limit, mode) = laws::rule(counter, variant);
+        fits(&limit, mode)
+    });
+    variant.expect("a variant that fits")
 }
 
 pub(super) fn counter(algorithm: Algorithm) -> Counter {
@@ -208,6 +214,54 @@ fn late_credits_deny_no_request_of_the_next_window() {
     let schedule = schedule(counter, 1, fits, 1, 6);
     let early = schedule.hit(868, 0, 2).hit(1_683, 0, 2).hit(2_994, 0, 1);
     [2, 1, 2, 2, 2].into_iter().fold(early, |schedule, hits| schedule.hit(3_004, 0, hits)).holds();
+}
+
+/// A request waits for one more credit while its window ends, and spends the credits of that window,
+/// although a request of the next window arrives before the refill.
+#[test]
+fn an_ended_window_serves_requests_that_wait() {
+    let counter = Counter { windows: Windows::Seconds, ..counter(Algorithm::FixedWindow) };
+    let fits = |limit: &Limit, _| limit.tiers[0].requests == 8;
+    let schedule = schedule(counter, 1, fits, 1, 30);
+    // Redis has five hits after the third request, and two of them are credits.
+    let schedule = schedule.hits(3, 100, 100, 0);
+    let schedule = schedule.hit(950, 0, 3).hit(955, 0, 1).hit(1_003, 0, 1);
+    let history = run::run(&schedule);
+    let decided: Vec<_> = history.requests.iter().map(|request| request.decided).collect();
+    assert_eq!(decided, [Decided::Passed; 6]);
+    schedule.holds();
+}
+
+/// A request for more hits than fit does not make the next one wait for a second call.
+#[test]
+fn too_many_hits_do_not_delay_one_that_fits() {
+    let fits = |limit: &Limit, _| limit.tiers[0].requests >= 8;
+    // Two calls take longer than the timeout.
+    let schedule = schedule(counter(Algorithm::FixedWindow), 1, fits, 1, 100);
+    let (limit, _) = laws::rule(&schedule.counters[0], schedule.variant);
+    // Three hits pass, and two credits are left. So one hit less than this would fit.
+    let too_many = limit.tiers[0].requests - 2;
+    let schedule = schedule.hits(3, 0, 300, 0).hit(1_000, 0, too_many).hit(1_010, 0, 1);
+    let history = run::run(&schedule);
+    let [.., denied, passed] = &*history.requests else { panic!("five requests") };
+    assert_eq!((denied.decided, passed.decided), (Decided::Denied, Decided::Passed));
+    assert_eq!(denied.end, passed.end, "one reply decides both");
+    schedule.holds();
+}
+
+/// At the end, credits return although the report of denied hits takes the whole timeout.
+#[test]
+fn credits_return_after_a_late_report() {
+    let counter = counter(Algorithm::FixedWindow);
+    let leased = |limit: &Limit, _| limit.tiers[0].requests >= 8;
+    let full = |limit: &Limit, _| limit.count_denied && limit.tiers[0].requests <= 5;
+    let exact = EventKind::Reload { variant: variant(&counter, 0, full) };
+    // Every call takes the whole timeout.
+    let schedule = Schedule { timeout: 2, ..schedule(counter, 1, leased, 1, 1) };
+    // Redis has five hits after the third request, and two of them are credits.
+    let schedule = schedule.hits(3, 0, 50, 0).event(105, exact);
+    // Redis denies a hit and counts it. weir denies another one, and has to report it.
+    schedule.hit(110, 0, 1).hit(140, 0, 1).holds();
 }
 
 /// A refill that was denied before a refund does not deny a request after it.
