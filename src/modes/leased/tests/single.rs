@@ -1,9 +1,13 @@
 //! Tests of one or two instances, step by step.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::fixture::{Instance, network, within};
+use tokio::task::JoinHandle;
+
+use super::fixture::{BEGIN, Instance, network, within};
+use crate::decision::Decision;
 use crate::key::CounterKey;
 use crate::limit::{Algorithm, Limit, Tier};
 use crate::store::StoreError;
@@ -42,8 +46,18 @@ fn held(instance: &Instance) -> u64 {
 }
 
 /// The remaining hits that a new instance sees.
-async fn remaining(cluster: &std::sync::Arc<Network>, limit: &Limit) -> u64 {
+async fn remaining(cluster: &Arc<Network>, limit: &Limit) -> u64 {
     Instance::new(cluster, 0).hit(&KEY, limit, 0).await.unwrap().remaining
+}
+
+/// A request that runs while the test continues.
+fn started(
+    instance: &Arc<Instance>,
+    limit: &Limit,
+    hits: i64,
+) -> JoinHandle<Result<Decision, StoreError>> {
+    let (instance, limit) = (instance.clone(), limit.clone());
+    tokio::spawn(async move { instance.hit(&KEY, &limit, hits).await })
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,30 +125,97 @@ async fn close_reports_a_failed_return() {
     }
 }
 
-/// Credits of a window that ends while a refill is in flight are returned before a request of this
-/// window is denied.
+/// A request that waits while its window ends is not denied because of unspent credits of that window.
 #[tokio::test(start_paused = true)]
 async fn ended_credits_deny_no_earlier_request() {
+    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow] {
+        let cluster = network(1, AT_ONCE);
+        let (instance, other) = (Instance::new(&cluster, 0), Instance::new(&cluster, 0));
+        let limit = of(algorithm, 40, 60);
+        warm(&instance, &limit).await;
+        let unspent = held(&instance) as i64;
+        let left = remaining(&cluster, &limit).await as i64;
+        assert!(other.hit(&KEY, &limit, left).await.unwrap().allowed);
+        cluster.set_conditions(0, Conditions { latency: 10, ..AT_ONCE });
+        tokio::time::sleep_until(cluster.at(59_995)).await;
+        let too_many = started(&instance, &limit, unspent + 1);
+        let one = started(&instance, &limit, 1);
+        tokio::time::sleep_until(cluster.at(60_001)).await;
+        // It arrives in the next window, before the reply to the refill.
+        let later = started(&instance, &limit, 1);
+        assert!(!too_many.await.unwrap().unwrap().allowed, "{algorithm:?}");
+        assert!(one.await.unwrap().unwrap().allowed, "{algorithm:?}");
+        later.await.unwrap().unwrap();
+    }
+}
+
+/// A request waits for one more credit while its window ends. A request of the next window does not take
+/// the other credits from it.
+#[tokio::test(start_paused = true)]
+async fn credits_stay_for_requests_of_an_ended_window() {
     let cluster = network(1, AT_ONCE);
-    let (instance, other) = (Instance::new(&cluster, 0), Instance::new(&cluster, 0));
-    let limit = of(Algorithm::SlidingWindow, 40, 60);
-    warm(&instance, &limit).await;
-    let unspent = held(&instance) as i64;
-    let left = remaining(&cluster, &limit).await as i64;
-    assert!(other.hit(&KEY, &limit, left).await.unwrap().allowed);
+    let instance = Instance::new(&cluster, 0);
+    let limit = limit(6, 60);
+    let taken = warm(&instance, &limit).await;
+    assert!(instance.hit(&KEY, &limit, 1).await.unwrap().allowed);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    // Two hits are left: one credit, and one in the store.
+    assert_eq!((taken, held(&instance), remaining(&cluster, &limit).await), (3, 1, 1));
     cluster.set_conditions(0, Conditions { latency: 10, ..AT_ONCE });
-    let hit = |hits| {
-        let (instance, limit) = (instance.clone(), limit.clone());
-        tokio::spawn(async move { instance.hit(&KEY, &limit, hits).await })
-    };
     tokio::time::sleep_until(cluster.at(59_995)).await;
-    let (too_many, one) = (hit(unspent + 1), hit(1));
+    let last = started(&instance, &limit, 2);
     tokio::time::sleep_until(cluster.at(60_001)).await;
-    // It takes the credits of the ended window out of the pool.
-    let later = hit(1);
-    assert!(!too_many.await.unwrap().unwrap().allowed);
-    assert!(one.await.unwrap().unwrap().allowed);
-    later.await.unwrap().unwrap();
+    let later = started(&instance, &limit, 1);
+    assert!(last.await.unwrap().unwrap().allowed);
+    assert!(later.await.unwrap().unwrap().allowed);
+}
+
+/// A request for more hits than fit is denied, and the reply to its refill lets the next one pass.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_fit_holds_back_no_other() {
+    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow] {
+        let cluster = network(1, AT_ONCE);
+        let instance = Instance::new(&cluster, 0);
+        let limit = of(algorithm, 40, 60);
+        warm(&instance, &limit).await;
+        let unspent = held(&instance) as i64;
+        let left = remaining(&cluster, &limit).await as i64;
+        cluster.set_conditions(0, Conditions { latency: 10, ..AT_ONCE });
+        let calls = cluster.calls();
+        let too_many = started(&instance, &limit, unspent + left + 1);
+        let one = started(&instance, &limit, 1);
+        assert!(!too_many.await.unwrap().unwrap().allowed, "{algorithm:?}");
+        assert!(one.await.unwrap().unwrap().allowed, "{algorithm:?}");
+        assert_eq!(cluster.calls(), calls + 1, "{algorithm:?}");
+    }
+}
+
+/// While hits return to a window, a request that does not fit by the last reply may fit by the next one.
+/// So it gets the credits before a smaller request behind it.
+#[tokio::test(start_paused = true)]
+async fn requests_keep_their_order_while_hits_return() {
+    for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow] {
+        let cluster = network(1, AT_ONCE);
+        let (instance, other) = (Instance::new(&cluster, 0), Instance::new(&cluster, 0));
+        let limit = of(algorithm, 40, 60);
+        let taken = warm(&instance, &limit).await as i64;
+        let unspent = held(&instance) as i64;
+        let left = remaining(&cluster, &limit).await as i64;
+        assert!(other.hit(&KEY, &limit, left).await.unwrap().allowed);
+        cluster.set_conditions(0, Conditions { latency: 10, ..AT_ONCE });
+        // It fits after the refund below, and then no hit is left.
+        let first = started(&instance, &limit, unspent + taken);
+        let second = started(&instance, &limit, 1);
+        // The store has denied the refill, and the instance lacks the reply.
+        tokio::time::sleep_until(cluster.at(11)).await;
+        cluster.set_conditions(0, Conditions { latency: 3, ..AT_ONCE });
+        // One of these hits was decided by the store, and returns to it. The others become credits.
+        let back = started(&instance, &limit, -taken);
+        assert!(back.await.unwrap().is_ok());
+        assert_eq!(cluster.now(), BEGIN.saturating_add(Micros::from_millis(17)));
+        assert!(first.await.unwrap().unwrap().allowed, "{algorithm:?}");
+        assert!(!second.await.unwrap().unwrap().allowed, "{algorithm:?}");
+    }
 }
 
 /// A refill from before a deletion leaves no credits: its hits are not in the new counter.
@@ -146,10 +227,7 @@ async fn credits_in_flight_end_with_a_deletion() {
     warm(&instance, &limit).await;
     cluster.set_conditions(0, Conditions { latency: 10, ..AT_ONCE });
     let hits = held(&instance) + 1;
-    let waits = {
-        let (instance, limit) = (instance.clone(), limit.clone());
-        tokio::spawn(async move { instance.hit(&KEY, &limit, hits as i64).await })
-    };
+    let waits = started(&instance, &limit, hits as i64);
     // Redis has the refill, and the instance lacks the reply.
     tokio::time::sleep(Duration::from_millis(15)).await;
     instance.leased.delete(&KEY);
