@@ -351,6 +351,8 @@ impl CreditPool {
                 }
             }
         }
+        // Again, because the requests that could spend the others are possibly decided now.
+        self.take_expired_windows(self.latest.max(step.now));
         self.next(self.latest.max(step.now), metrics)
     }
 

@@ -164,6 +164,12 @@ impl Credits {
         }
     }
 
+    /// Whether there are unspent credits of windows that have ended at `now`.
+    pub(super) fn has_expired(&self, now: Micros) -> bool {
+        let Credits::Windows(batches) = self else { return false };
+        batches.iter().any(|batch| batch.until <= now && batch.credits > 0)
+    }
+
     /// Takes out the credits of windows that have ended at `now`. Those of a bucket drain, in the
     /// store as here.
     pub(super) fn take_expired(&mut self, now: Micros) -> Option<Credits> {

@@ -232,6 +232,21 @@ fn an_ended_window_serves_requests_that_wait() {
     schedule.holds();
 }
 
+/// Credits that stay for a request of an ended window are returned before a later request is denied.
+#[test]
+fn credits_of_an_ended_window_deny_no_later_one() {
+    let counter = Counter { windows: Windows::Seconds, ..counter(Algorithm::SlidingWindow) };
+    let fits = |limit: &Limit, _| limit.tiers[0].requests == 13;
+    // Redis has five hits after the third request, and two of them are credits.
+    let schedule = schedule(counter, 1, fits, 1, 30).hits(3, 100, 100, 0);
+    // The first of these never fits. The other one fits only in addition to the three that passed.
+    let schedule = schedule.hit(950, 0, 13).hit(1_003, 0, 10);
+    let history = run::run(&schedule);
+    let [.., denied, passed] = &*history.requests else { panic!("five requests") };
+    assert_eq!((denied.decided, passed.decided), (Decided::Denied, Decided::Passed));
+    schedule.holds();
+}
+
 /// A request for more hits than fit does not make the next one wait for a second call.
 #[test]
 fn too_many_hits_do_not_delay_one_that_fits() {

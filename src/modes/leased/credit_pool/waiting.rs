@@ -70,12 +70,13 @@ impl CreditPool {
     /// Denies the waiting requests that do not fit by the last known state, unless it is outdated,
     /// and those with too many denied refills.
     pub(super) fn deny_waiting(&mut self, known_at: Micros, metrics: &LeasedMetrics) {
-        // Credits of a window that has ended since are still charged to it.
+        // Credits of a window that has ended since are still charged to it, also those that wait in the
+        // pool for an earlier request.
         let is_outdated = self.is_outdated || !self.returns.is_empty();
         for waiter in std::mem::take(&mut self.waiting) {
             // The known state is of an instant, and says nothing about earlier ones.
             let at = waiter.now.max(known_at);
-            let fits = is_outdated || self.fits(waiter.hits, at);
+            let fits = is_outdated || self.credits.has_expired(at) || self.fits(waiter.hits, at);
             if fits && waiter.denied_refills < DENIED_REFILLS_MAX {
                 self.waiting.push_back(waiter);
             } else {
@@ -96,7 +97,8 @@ impl CreditPool {
     /// Whether the store may have room for `hits` in addition to the credits.
     fn may_fit(&self, hits: u64, now: Micros) -> bool {
         // Hits that return give a window room. The credits of a bucket are those of one state.
-        let is_outdated = self.is_outdated || !self.returns.is_empty();
+        let returns = !self.returns.is_empty() || self.credits.has_expired(now);
+        let is_outdated = self.is_outdated || returns;
         let window = !matches!(self.credits, Credits::Bucket(_));
         (window && is_outdated) || self.fits(hits, now)
     }
