@@ -32,7 +32,7 @@ pub use problem::ChangeProblem;
 pub use redis_hash::RedisChanges;
 pub use registry::{ChangeRegistry, MadeChange, RulesNow};
 pub use request::ChangeRequest;
-pub use shared::{SharedChanges, SharedChangesError};
+pub use shared::{SharedChanges, SharedChangesError, StoredChanges};
 
 /// The most changes at a time. All instances read all of them twice a second.
 pub const CHANGES_MAX: usize = 1_000;

@@ -1,7 +1,5 @@
-//! The command line: `weir serve | check | explain | call | health | bench | plan | replay`.
-//! The command line: `weir serve | check | explain | call | health | bench | plan | plans`.
-//! The command line: `weir serve | check | explain | call | health | bench | plan | usage`.
-//! The command line: `weir serve | check | explain | call | change | health | bench | plan`.
+//! The command line: `weir serve | check | explain | call | change | health | bench | plan | plans |
+//! replay | usage`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -21,8 +19,8 @@ mod client;
 mod explain;
 mod health;
 mod plan;
-mod replay;
 mod plans;
+mod replay;
 mod rule_source;
 mod serve;
 mod usage;
@@ -36,8 +34,8 @@ use change::ChangeArgs;
 use client::ServiceArgs;
 use health::HealthArgs;
 use plan::PlanArgs;
-use replay::ReplayArgs;
 use plans::PlansArgs;
+use replay::ReplayArgs;
 use usage::UsageArgs;
 
 /// Exit codes other than 0, which means success.

@@ -141,6 +141,8 @@ impl DecisionReason {
             DecisionReason::NoRule => "no_rule",
             DecisionReason::Replaced(_) => "replaced",
             DecisionReason::Unlimited(_) => "unlimited",
+            DecisionReason::Blocked { .. } => "blocked",
+            DecisionReason::Bypassed { .. } => "bypassed",
             DecisionReason::Counted { rule: None, .. } => "override",
             DecisionReason::Counted { .. } => "counted",
             DecisionReason::Fallback { .. } => "fallback",
@@ -152,7 +154,10 @@ impl DecisionReason {
         match *self {
             DecisionReason::UnknownDomain | DecisionReason::NoRule => None,
             DecisionReason::Replaced(index) | DecisionReason::Unlimited(index) => Some(index),
-            DecisionReason::Counted { rule, .. } | DecisionReason::Fallback { rule, .. } => rule,
+            DecisionReason::Blocked { rule, .. }
+            | DecisionReason::Bypassed { rule }
+            | DecisionReason::Counted { rule, .. }
+            | DecisionReason::Fallback { rule, .. } => rule,
         }
     }
 }

@@ -5,15 +5,12 @@ use serde::{Deserialize, Serialize};
 use crate::time::Micros;
 
 mod calendar;
+mod cost;
 mod mode;
 mod on_error;
 mod tier_numbers;
 
 pub use calendar::{Calendar, CalendarSpan, Period, WEEKDAYS, WindowStart, Zone};
-mod cost;
-mod mode;
-mod on_error;
-
 pub use cost::{Cost, FACTORS_MAX, Factor, FactorError, FactorsByValue};
 pub use mode::Mode;
 pub use on_error::OnError;

@@ -51,8 +51,8 @@ mod resolve;
 mod resolved;
 mod rollback_guard;
 mod share_query;
-mod what_if;
 mod usage_record;
+mod what_if;
 
 #[cfg(test)]
 mod tests;
@@ -99,12 +99,18 @@ impl<S: SharedStore> Limiter<S> {
     pub fn new(backend: Backend<S>, seed: KeySeed, config: ResponseSettings) -> Limiter<S> {
         let backend = Arc::new(backend);
         let (on_error, lease_ids) = (OnError::default(), LeaseIds::new());
-        let (local, divider, planned) = (None, None, None);
-        Limiter { backend, seed, config, on_error, lease_ids, local, divider, planned }
-        let (local, divider, usage) = (None, None, None);
-        Limiter { backend, seed, config, on_error, lease_ids, local, divider, usage }
-        let (local, divider, changes) = (None, None, None);
-        Limiter { backend, seed, config, on_error, lease_ids, local, divider, changes }
+        Limiter {
+            backend,
+            seed,
+            config,
+            on_error,
+            lease_ids,
+            local: None,
+            divider: None,
+            changes: None,
+            planned: None,
+            usage: None,
+        }
     }
 
     /// Sets the fallback for rules without `on_error`. The default allows.
@@ -131,6 +137,8 @@ impl<S: SharedStore> Limiter<S> {
     /// The names of the counters of rules with `usage: true`.
     pub fn usage(&self) -> Option<&Arc<UsageNames>> {
         self.usage.as_ref()
+    }
+
     /// Adds temporary changes of rules and descriptors.
     pub fn with_changes(self, changes: Arc<CurrentChanges>) -> Limiter<S> {
         Limiter { changes: Some(changes), ..self }
@@ -242,15 +250,13 @@ impl<S: SharedStore> Limiter<S> {
         request: &Request<'d>,
         now: Micros,
     ) -> UnknownCustomers<'d> {
+        let changes = self.changes.as_ref().and_then(|all| Some((all.get()?, all.now(now))));
+        let changes = changes.as_ref().map(|(active, now)| ChangesNow { active, now: *now });
         let planned = self.planned.as_ref();
         let mut limits = LimitFinder { planned, unknown: UnknownCustomers::new() };
         for descriptor in request.descriptors {
-            let resolved = resolve::descriptor(rules, request, descriptor, &self.seed, &mut limits);
-    ) {
-        let changes = self.changes.as_ref().and_then(|all| Some((all.get()?, all.now(now))));
-        let changes = changes.as_ref().map(|(active, now)| ChangesNow { active, now: *now });
-        for descriptor in request.descriptors {
-            let resolved = resolve::descriptor(rules, request, descriptor, &self.seed, changes);
+            let resolved =
+                resolve::descriptor(rules, request, descriptor, &self.seed, changes, &mut limits);
             pending.push(PendingDescriptor::new(resolved, now));
         }
         limits.unknown
@@ -288,8 +294,6 @@ impl<S: SharedStore> Limiter<S> {
         let (pending, what_if) = pending.split_at_mut(request.descriptors.len());
         // One descriptor needs no list.
         let mut verdict = if let [one] = pending {
-        let verdict = if let [one] = pending {
-            // One descriptor needs no list.
             self.verdict(rules, request, &mut [self.conclude(one)], now)
         } else {
             let mut decided: Vec<_> = pending.iter_mut().map(|one| self.conclude(one)).collect();

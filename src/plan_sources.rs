@@ -1,8 +1,9 @@
 //! The sources of plans that are not files: Redis, which instances follow, and an HTTP server, which
 //! they ask. Files are read by the application.
 //!
-//! A source runs in a thread with its own runtime, and publishes what it reads to [`Plans`](crate::plans::Plans). Whatever
-//! fails, the last plans stay. [`SourceStatus`] shows it to the admin port, to metrics and in the log.
+//! A source runs in a thread with its own runtime, and publishes what it reads to
+//! [`Plans`](crate::plans::Plans). Whatever fails, the last plans stay. [`SourceStatus`] shows it to the
+//! admin port, to metrics and in the log.
 //!
 //! - `redis` follows a stream of changes, looks customers up, and changes plans for operators.
 //! - `http` sends conditional requests.
@@ -15,7 +16,6 @@ use std::thread;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-
 
 mod http;
 mod redis;

@@ -26,8 +26,6 @@ pub use lookup::CountedLabel;
 #[cfg(feature = "fuzz")]
 pub use lookup::index::fuzz_harness as regex_fuzz_harness;
 pub use lookup::limit_from::{LimitFrom, PlanEntry};
-pub use lookup::CountedLabel;
-pub use lookup::rule::{NameId, Rule, RuleLimit, override_key, override_stat_key};
 pub use lookup::rule::{NameId, Rule, RuleLimit, WhatIfLimit, override_key, override_stat_key};
 pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherSummary, RuleSummary};
 pub use show::near_miss::NearMiss;

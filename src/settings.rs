@@ -50,17 +50,11 @@ pub use redis_url::{HostPort, RedisServers, RedisUrl};
 pub use secret::{Secret, SecretUrl};
 pub use section::Setting;
 pub use sections::{
-    AdminSettings, ClientCert, ClockSettings, DrainSettings, FallbackSettings, FunctionChoice,
-    GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings, MetricsSettings,
-    PlanSourceKind, PlansSettings, ReadyzSettings, RedisSettings, RequireRules, ResponseSettings,
-    RlqsSettings, RulesSettings, StoreKind, StoreSettings, TracingSettings, XdsSettings,
     AdminSettings, ClientCert, ClockSettings, DecisionLogSettings, DrainSettings, FallbackSettings,
     FunctionChoice, GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings,
-    LoggedRequests, LoggedValues, MetricsSettings, ReadyzSettings, RedisSettings, RequireRules,
-    ResponseSettings, RlqsSettings, RulesSettings, StoreKind, StoreSettings, TracingSettings,
-    XdsSettings,
-    ReadyzSettings, RedisSettings, RequireRules, ResponseSettings, RlqsSettings, RulesSettings,
-    StoreKind, StoreSettings, TracingSettings, UsageSettings, XdsSettings,
+    LoggedRequests, LoggedValues, MetricsSettings, PlanSourceKind, PlansSettings, ReadyzSettings,
+    RedisSettings, RequireRules, ResponseSettings, RlqsSettings, RulesSettings, StoreKind,
+    StoreSettings, TracingSettings, UsageSettings, XdsSettings,
 };
 pub use sources::{Flags, Loaded, load, process_env};
 

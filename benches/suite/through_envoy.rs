@@ -20,7 +20,7 @@ use crate::support::envoy::{Envoy, NEWEST};
 use crate::upstream;
 
 /// Requests per second of the loads.
-const RATES: [u32; 2] = [500, 5_000];
+const RATES: [u32; 2] = [500, 2_000];
 /// The rate of the summary.
 const SUMMARY_RATE: u32 = RATES[1];
 

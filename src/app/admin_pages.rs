@@ -12,10 +12,8 @@ use super::service::RequestRecorder;
 use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Limiter, find_counter};
 use crate::rlqs::QuotaEngine;
-use crate::rules::{Explanation, RuleDocument, RuleSet};
-use crate::server::{AdminApi, CounterError, PlansRefusal, PlansRequest};
 use crate::rules::{Explanation, LookupOutcome, RuleDocument, RuleSet};
-use crate::server::{AdminApi, ChangeError, CounterError};
+use crate::server::{AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest};
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
@@ -73,16 +71,11 @@ impl AdminApi for AdminPages {
         let active = self.rules.snapshot_owned();
         let explanation = active.rules.explain(domain, &descriptor.entries());
         let hash = self.hash(&active.rules, domain, descriptor);
+        let changes = self.changes_of(&active.rules, domain, descriptor);
         let entries = descriptor.entries();
         let counter = self.limiter.counter(&active.rules, domain, &entries).ok();
         let plan = counter.and_then(|counter| self.limiter.plan_of(&counter, &entries));
-        explained(&explanation, hash, plan.as_ref().map(ShownPlan::of))
-    }
-
-    fn explain_rule(&self, domain: &str, name: &str) -> Option<Value> {
-        let explanation = self.rules.snapshot_owned().rules.explain_rule(domain, name)?;
-        Some(explained(&explanation, None, None))
-        explained(&explanation, hash, self.changes_of(&active.rules, domain, descriptor))
+        explained(&explanation, hash, plan.as_ref().map(ShownPlan::of), changes)
     }
 
     fn explain_rule(&self, domain: &str, name: &str) -> Option<Value> {
@@ -94,7 +87,7 @@ impl AdminApi for AdminPages {
         };
         let (current, now) = (self.limiter.changes(), self.clock.now());
         let changes = DescriptorChanges::of_rule(current, &active.rules, domain, selector, now);
-        Some(explained(&explanation, None, changes))
+        Some(explained(&explanation, None, None, changes))
     }
 
     async fn counter(
@@ -106,9 +99,8 @@ impl AdminApi for AdminPages {
         let counter = counter::find(&self.limiter, &active.rules, domain, descriptor)?;
         let hash = self.hash(&active.rules, domain, descriptor);
         let plan = self.limiter.plan_of(&counter, &descriptor.entries());
-        counter::read(&self.limiter, &counter, plan.as_ref(), hash, self.clock.now()).await
         let changes = self.changes_of(&active.rules, domain, descriptor);
-        counter::read(&self.limiter, &counter, hash, changes, self.clock.now()).await
+        counter::read(&self.limiter, &counter, plan.as_ref(), changes, hash, self.clock.now()).await
     }
 
     async fn delete_counter(
@@ -140,8 +132,12 @@ impl AdminApi for AdminPages {
             Some(redis) => plans::edit(redis, request).await,
             None => Err(plans::elsewhere(&self.settings.plans)),
         }
+    }
+
     async fn usage(&self, query: UsageQuery) -> Result<UsageAnswer, UsageFailure> {
         usage::answer(self, query).await
+    }
+
     fn changes(&self) -> Value {
         self.changes.list(self.clock.now())
     }
@@ -175,12 +171,14 @@ impl AdminPages {
     }
 }
 
-/// An explanation with the hash of the counter, with the plan if the rule uses one, and with the text of
-/// `weir explain`.
-fn explained(explanation: &Explanation, hash: Option<String>, plan: Option<ShownPlan>) -> Value {
-/// An explanation with the hash of the counter, and with the text of `weir explain`.
-fn explained(explanation: &Explanation, hash: Option<String>, changes: DescriptorChanges) -> Value {
-    let lines: String = changes.lines.iter().map(|line| format!("{line}\n")).collect();
+/// An explanation with the hash of the counter, with the plan if the rule uses one, with the temporary
+/// changes, and with the text of `weir explain`.
+fn explained(
+    explanation: &Explanation,
+    hash: Option<String>,
+    plan: Option<ShownPlan>,
+    changes: DescriptorChanges,
+) -> Value {
     let mut shown = json!(explanation);
     let mut text = explanation.to_string();
     shown["counter"] = json!(hash);
@@ -188,9 +186,12 @@ fn explained(explanation: &Explanation, hash: Option<String>, changes: Descripto
         text.push_str(&plan.text());
         shown["plan"] = json!(plan);
     }
-    shown["text"] = json!(text);
+    for line in &changes.lines {
+        text.push_str(line);
+        text.push('\n');
+    }
     shown["changes"] = json!(changes.shown);
-    shown["text"] = json!(format!("{explanation}{lines}"));
+    shown["text"] = json!(text);
     shown
 }
 

@@ -41,25 +41,3 @@ fn write(rules: &RuleSet, request: &Request<'_>, verdict: &Verdict) {
         );
     }
 }
-
-/// The reason in one word, and the index of the rule.
-fn described(reason: &DecisionReason) -> (&'static str, Option<usize>) {
-    match *reason {
-        DecisionReason::UnknownDomain => ("unknown_domain", None),
-        DecisionReason::NoRule => ("no_rule", None),
-        DecisionReason::Replaced(index) => ("replaced", Some(index)),
-        DecisionReason::Unlimited(index) => ("unlimited", Some(index)),
-        DecisionReason::Blocked { rule, .. } => ("blocked", rule),
-        DecisionReason::Bypassed { rule } => ("bypassed", rule),
-        DecisionReason::Counted { rule: None, .. } => ("override", None),
-        DecisionReason::Counted { rule, .. } => ("counted", rule),
-        DecisionReason::Fallback { rule, .. } => ("fallback", rule),
-    }
-}
-
-fn word(code: Code) -> &'static str {
-    match code {
-        Code::Ok => "OK",
-        Code::OverLimit => "OVER_LIMIT",
-    }
-}

@@ -1,6 +1,5 @@
-//! Checks the files that settings name, rules excepted: certificates, private keys, passwords and plans.
-//! Checks the files that settings name, rules excepted: certificates, private keys, passwords, and
-//! that of the decision log.
+//! Checks the files that settings name, rules excepted: certificates, private keys, passwords, plans,
+//! and that of the decision log.
 
 use std::fmt::Display;
 use std::sync::Arc;

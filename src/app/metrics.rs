@@ -13,8 +13,8 @@ use crate::telemetry::{self, Exposition};
 use crate::time::{Clock, Micros, SystemClock};
 use crate::xds::XdsStatus;
 
-mod decision_recorder;
 mod changes;
+mod decision_recorder;
 mod modes;
 mod plans;
 mod rlqs;
@@ -107,8 +107,10 @@ impl AllMetrics {
         }
         if let Some(view) = &self.plans {
             plans::expose(view, self.clock.now(), &mut page);
+        }
         if let Some(names) = self.limiter.usage() {
             usage::expose(&names.snapshot(), &mut page);
+        }
         if let Some(current) = self.limiter.changes() {
             changes::expose(current, self.clock.now(), &mut page);
         }

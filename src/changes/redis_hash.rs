@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use super::shared::{SharedChanges, SharedChangesError};
+use super::shared::{SharedChanges, SharedChangesError, StoredChanges};
 use super::{CHANGE_BYTES_MAX, CHANGES_MAX};
 use crate::key::CounterKey;
 use crate::store::{CommandBound, GuardedStore, RedisStore, RedisValue, SharedStore, StoreError};
@@ -45,7 +45,7 @@ impl RedisChanges {
         self.0.store().command(HASH, words, bound).await
     }
 
-    async fn read_all(&self) -> Result<Vec<(String, Vec<u8>)>, SharedChangesError> {
+    async fn read_all(&self) -> Result<StoredChanges, SharedChangesError> {
         // Usually there is no change, and a reply over the bound would close the connection.
         let count = match self.command(&[b"HLEN", HASH.as_bytes()]).await? {
             RedisValue::Integer(count) => count,
@@ -67,7 +67,7 @@ impl SharedChanges for RedisChanges {
         self.0.store().now(&CLOCK_KEY, local).ok()
     }
 
-    fn read(&self) -> BoxFuture<'_, Result<Vec<(String, Vec<u8>)>, SharedChangesError>> {
+    fn read(&self) -> BoxFuture<'_, Result<StoredChanges, SharedChangesError>> {
         self.read_all().boxed()
     }
 
@@ -97,7 +97,7 @@ impl SharedChanges for RedisChanges {
 }
 
 /// The fields and values of a hash. A field that is no text cannot be an id; it is shown with `?`.
-fn fields(reply: RedisValue) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+fn fields(reply: RedisValue) -> Result<StoredChanges, StoreError> {
     let RedisValue::List(items) = reply else { return Err(StoreError::InvalidReply) };
     let (mut items, mut fields) = (items.into_iter(), Vec::new());
     while let Some(field) = items.next() {

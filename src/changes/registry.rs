@@ -13,7 +13,7 @@ use super::change::TemporaryChange;
 use super::current::CurrentChanges;
 use super::problem::ChangeProblem;
 use super::request::ChangeRequest;
-use super::shared::{SharedChanges, SharedChangesError};
+use super::shared::{SharedChanges, SharedChangesError, StoredChanges};
 use super::{CHANGES_MAX, POLL_PERIOD};
 use crate::descriptor::RequestBounds;
 use crate::escape::{excerpt, one_line};
@@ -73,7 +73,7 @@ pub struct ChangeRegistry {
     /// Stored changes that this version cannot read.
     unreadable: BTreeSet<String>,
     /// The stored changes as last read. `None` if they have changed since.
-    fields: Option<Vec<(String, Vec<u8>)>>,
+    fields: Option<StoredChanges>,
     /// The version of the rules for which the current changes were compiled.
     compiled_for: Option<u64>,
     /// Whether the changes differ from the current ones.

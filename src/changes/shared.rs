@@ -5,6 +5,9 @@ use futures_util::future::BoxFuture;
 use crate::store_error::StoreError;
 use crate::time::Micros;
 
+/// Stored changes: the id and the bytes of each one.
+pub type StoredChanges = Vec<(String, Vec<u8>)>;
+
 /// Where all instances keep their changes. Every call is bounded in time.
 pub trait SharedChanges: Send + Sync + 'static {
     /// The instant by the clock of the store, at `local` by the local clock. `None` if it is unknown.
@@ -15,7 +18,7 @@ pub trait SharedChanges: Send + Sync + 'static {
     /// # Errors
     ///
     /// The reason why they are unknown.
-    fn read(&self) -> BoxFuture<'_, Result<Vec<(String, Vec<u8>)>, SharedChangesError>>;
+    fn read(&self) -> BoxFuture<'_, Result<StoredChanges, SharedChangesError>>;
 
     /// Stores a change under `id`.
     ///

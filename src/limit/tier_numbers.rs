@@ -57,7 +57,8 @@ impl Limit {
             tiers: tiers.collect(),
             count_denied: self.count_denied,
         };
-        match limit.problems().next() {
+        let first = limit.problems().next();
+        match first {
             None => Ok(limit),
             Some((tier, problem)) => {
                 Err(NumbersError::Tier { tier: tier.unwrap_or_default() + 1, problem })

@@ -1,13 +1,9 @@
 //! Divided rules: the quota service (RLQS) divides their limits among Envoys and instances of weir.
 //!
 //! This instance has one share of such a limit, for the callers of `ShouldRateLimit`. The share decides
-//! their hits from memory, in place of the counter and of the rule's mode. Rules with leases are not
-//! divided: a share has no slots, and a reservation is settled on the counter that granted it. Nor are
-//! rules with a cost, because Envoys report requests without their costs.
 //! their hits from memory, in place of the counter and of the rule's mode. Only
-//! [divisible](Rule::is_divisible) rules are divided.
-//! divided: a share has no slots, and a reservation is settled on the counter that granted it. Hits under
-//! a temporarily changed limit are decided by the counter.
+//! [divisible](Rule::is_divisible) rules are divided. Hits under a temporarily changed limit are decided by
+//! the counter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,7 +36,6 @@ pub trait DividedRules: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct DividedCheck<'a> {
     /// The rule that matched. It is [divisible](Rule::is_divisible).
-    /// The rule that matched. It is divisible.
     pub rule: &'a Rule,
     /// The limit of the rule.
     pub limit: &'a Limit,
@@ -88,10 +83,8 @@ impl CounterQuery<'_> {
     /// The check of this query; `None` if its limit cannot be divided. The shares are those of the rule's
     /// own limit, so the counter decides under a changed one.
     pub(super) fn divided_check(&self, now: Micros) -> Option<DividedCheck<'_>> {
-        let CounterQuery { rule, limit, key, hits, .. } = self;
-        let rule = rule.filter(|rule| rule.is_divisible())?;
         let CounterQuery { rule, limit, key, hits, is_changed, .. } = self;
-        let rule = rule.filter(|rule| !rule.leases() && !is_changed)?;
+        let rule = rule.filter(|rule| rule.is_divisible() && !is_changed)?;
         Some(DividedCheck { rule, limit, key, hits: *hits, now })
     }
 

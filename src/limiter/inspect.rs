@@ -6,8 +6,6 @@
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::descriptor::{Entry, split_lease};
-use crate::key::{CounterKey, KeySeed};
-use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeySeed, what_if_key};
 use crate::limit::Limit;
 use crate::plans::PlanChoice;

@@ -40,14 +40,11 @@ pub(super) fn descriptor<'r, 'd>(
     request: &Request<'_>,
     descriptor: &Descriptor<'d>,
     seed: &KeySeed,
+    changes: Option<ChangesNow<'_>>,
     limits: &mut LimitFinder<'_, 'd>,
 ) -> ResolvedDescriptor<'r> {
     let hits = descriptor.hits(request.hits_addend);
-    if let Some(resolved) = closing_lease(rules, request, descriptor, seed, limits) {
-    changes: Option<ChangesNow<'_>>,
-) -> ResolvedDescriptor<'r> {
-    let hits = descriptor.hits(request.hits_addend);
-    if let Some(resolved) = closing_lease(rules, request, descriptor, seed, changes) {
+    if let Some(resolved) = closing_lease(rules, request, descriptor, seed, changes, limits) {
         return resolved;
     }
     let found = rules.find(request.domain, descriptor.entries);
@@ -82,16 +79,15 @@ pub(super) fn descriptor<'r, 'd>(
                 ResolvedDescriptor::Uncounted { rule: Some(rule), reason }
             }
             RuleLimit::Limit(limit) => {
-                let hits = rule.weigh(hits, descriptor.entries);
-                let Some(limit) = limits.limit(rule, limit, descriptor.entries) else {
+                let changed = changed_limit(change, limit);
+                let is_changed = changed.is_some();
+                let found = changed.or_else(|| limits.limit(rule, limit, descriptor.entries));
+                let Some(limit) = found else {
                     let reason = DecisionReason::Unlimited(rule.index);
                     return ResolvedDescriptor::Uncounted { rule: Some(rule), reason };
                 };
+                let hits = rule.weigh(hits, descriptor.entries);
                 let key = rule.key(seed, descriptor.entries);
-                let query = CounterQuery { rule: Some(rule), limit, key, hits, lease: None };
-                let changed = changed_limit(change, limit);
-                let is_changed = changed.is_some();
-                let limit = changed.unwrap_or(Cow::Borrowed(limit));
                 let rule = Some(rule);
                 let query = CounterQuery { rule, limit, is_changed, key, hits, lease: None };
                 ResolvedDescriptor::Counter(query)
@@ -120,26 +116,19 @@ fn closing_lease<'r>(
     request: &Request<'_>,
     descriptor: &Descriptor<'_>,
     seed: &KeySeed,
+    changes: Option<ChangesNow<'_>>,
     limits: &LimitFinder<'_, '_>,
 ) -> Option<ResolvedDescriptor<'r>> {
     let (rule, id, entries) = rule_with_leases(rules, request.domain, descriptor.entries)?;
     let RuleLimit::Limit(limit) = &rule.limit else { return None };
     // Envoy before 1.38 cannot send negative hits, so the sign is ignored here.
     let hits = rule.weigh(descriptor.hits(request.hits_addend).abs(), &entries);
-    Some(ResolvedDescriptor::Counter(CounterQuery {
-        rule: Some(rule),
-        limit: limits.limit_of_lease(rule, limit, &entries),
-    changes: Option<ChangesNow<'_>>,
-) -> Option<ResolvedDescriptor<'r>> {
-    let (rule, id, entries) = rule_with_leases(rules, request.domain, descriptor.entries)?;
-    let RuleLimit::Limit(limit) = &rule.limit else { return None };
-    let hits = descriptor.hits(request.hits_addend);
     let change = changes.and_then(|changes| changes.limit_of(rule, request.domain, &entries));
     let changed = changed_limit(change, limit);
     Some(ResolvedDescriptor::Counter(CounterQuery {
         rule: Some(rule),
         is_changed: changed.is_some(),
-        limit: changed.unwrap_or(Cow::Borrowed(limit)),
+        limit: changed.unwrap_or_else(|| limits.limit_of_lease(rule, limit, &entries)),
         key: rule.key(seed, &entries),
         hits: if limit.counts_slots() { -hits } else { hits },
         lease: Some(LeaseUse::Close(lease_id::parse(id))),

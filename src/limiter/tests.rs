@@ -10,8 +10,8 @@ use crate::settings::LimitHeaders;
 use crate::store_error::StoreError;
 use crate::testing::{FakeResult, FakeStore};
 
-mod costs;
 mod changes;
+mod costs;
 mod divided;
 mod large_limits;
 mod leases;

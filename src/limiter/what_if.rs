@@ -38,6 +38,7 @@ fn query<'r>(real: &ResolvedDescriptor<'r>) -> Option<CounterQuery<'r>> {
     Some(CounterQuery {
         rule: Some(rule),
         limit: Cow::Borrowed(&what_if.limit),
+        is_changed: false,
         key: what_if_key(key, what_if.id),
         hits: *hits,
         lease: None,

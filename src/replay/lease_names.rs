@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn the_newest_leases_are_known() {
         let mut names = LeaseNames::default();
-        for number in 0..100 {
+        for number in 0..100_u64 {
             names.add_bounded(&format!("recorded-{number}"), &format!("own-{number}"), 20);
             assert!(names.recent.len() + names.older.len() <= 20);
             for newest in number.saturating_sub(9)..=number {

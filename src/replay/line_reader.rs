@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn lines_end_at_newlines_and_at_the_end() {
-        let table: [(&[u8], &[(u64, Option<usize>)]); 5] = [
+        type Row = (&'static [u8], &'static [(u64, Option<usize>)]);
+        let table: [Row; 5] = [
             (b"", &[]),
             (b"a", &[(1, Some(1))]),
             (b"a\n", &[(1, Some(1))]),

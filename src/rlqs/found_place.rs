@@ -14,9 +14,7 @@ use crate::time::Micros;
 pub(super) enum FoundPlace {
     /// No rule limits it. The rule, if it is unlimited.
     AllowAll(Option<Arc<QuotaRule>>),
-    /// It has no assignment, because its rule has leases or calendar windows.
     /// It has no assignment, because its limit cannot be divided.
-    /// It has no assignment, because its rule has leases or takes its limit from plans.
     Unassigned(Arc<QuotaRule>),
     /// It is a holder of this quota.
     Divided(QuotaPlace),

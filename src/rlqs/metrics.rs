@@ -43,7 +43,6 @@ pub struct RlqsMetrics {
     /// Settlements after which more than a whole quota was in use, apart from lowered limits.
     pub violations: AtomicCount,
     /// Buckets of rules whose limits cannot be divided.
-    /// Buckets of rules that are not divisible.
     undivided: Warning,
     refused: [RefusedCount; RefusedReason::ALL.len()],
     share_in_use_max: AtomicU64,
@@ -93,7 +92,7 @@ impl RlqsMetrics {
         if self.undivided.is_due(now) {
             tracing::warn!(
                 rule,
-                "RLQS cannot divide a limit with slots, reservations, calendar windows, cost or plans: \
+                "RLQS cannot divide a limit with slots, reservations, calendars, cost or plans: \
                  use another limit for its buckets"
             );
         }

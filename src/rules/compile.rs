@@ -78,24 +78,6 @@ pub(super) fn documents(
     documents
 }
 
-/// The problems of the fields of a limit that do not depend on the rule. Fields may be missing.
-pub(super) fn field_problems(raw: &RawRateLimit, file: &Arc<str>) -> Vec<RuleProblem> {
-    let mut report = Report::default();
-    let mut limits = LimitReader { file, report: &mut report };
-    limits.algorithm(raw.algorithm.as_ref());
-    limits.calendars(raw);
-    limits.mode(raw, None);
-    limits.on_error(raw);
-    report.into_parts().0
-}
-
-/// The problems of the limit of a rule.
-pub(super) fn limit_problems(raw: &RawRateLimit, file: &Arc<str>) -> Vec<RuleProblem> {
-    let mut report = Report::default();
-    LimitReader { file, report: &mut report }.limit(raw);
-    report.into_parts().0
-}
-
 /// Compiles documents into a rule set with warnings, or returns every error of every file.
 pub(super) fn compile_documents(
     documents: Vec<Document>,
@@ -278,10 +260,9 @@ impl Compiler {
             return None;
         };
         let mut limits = LimitReader { file: &location.file, report: &mut self.report };
-        let LimitFields { limit, mode, reserve, on_error } = limits.limit(raw);
+        let LimitFields { limit, mode, reserve, on_error, what_if } = limits.limit(raw);
         let keys = self.path.iter().map(|node| &*node.key);
         let cost = limits.cost(raw, limit.as_ref(), keys);
-        let LimitFields { limit, mode, reserve, on_error, what_if } = limits.limit(raw);
         let name = raw.name.as_ref().and_then(|name| name.value.clone());
         let name = name.filter(|name| !name.is_empty());
         self.defined.extend(name.clone());
@@ -303,8 +284,8 @@ impl Compiler {
             replaces,
             limit,
             cost,
-            limit_from,
             what_if: what_if.map(|limit| rule::what_if_limit(&self.domain, &self.path, limit)),
+            limit_from,
             reserve,
             on_error,
             mode,

@@ -223,7 +223,9 @@ impl OutcomeMetrics {
         self.add_causes_to(&mut to.causes);
         let own = |outcome: DecisionOutcome| hits[outcome as usize];
         let within = own(DecisionOutcome::Within).wrapping_add(own(DecisionOutcome::Near));
-        let denied = own(DecisionOutcome::Over).wrapping_add(own(DecisionOutcome::Shadow));
+        let denied = own(DecisionOutcome::Over)
+            .wrapping_add(own(DecisionOutcome::Shadow))
+            .wrapping_add(own(DecisionOutcome::Blocked));
         let fallback = own(DecisionOutcome::Fallback);
         to.envoy_ratelimit.add(&EnvoyRatelimitSnapshot {
             total_hits: within.wrapping_add(denied).wrapping_add(fallback),
@@ -232,26 +234,6 @@ impl OutcomeMetrics {
             over_limit: self.envoy_ratelimit.over_limit.load(Ordering::Relaxed),
             shadow_mode: self.envoy_ratelimit.shadow_mode.load(Ordering::Relaxed),
         });
-        let sum = |to: &mut [u64], from: &[AtomicU64]| {
-            for (to, from) in to.iter_mut().zip(from) {
-                *to += from.load(Ordering::Relaxed);
-            }
-        };
-        let before = to.hits;
-        sum(&mut to.decisions, &self.decisions);
-        sum(&mut to.hits, &self.hits);
-        sum(&mut to.causes, &self.causes);
-        let hits = |outcome: DecisionOutcome| to.hits[outcome as usize] - before[outcome as usize];
-        let within = hits(DecisionOutcome::Within) + hits(DecisionOutcome::Near);
-        let denied = hits(DecisionOutcome::Over)
-            + hits(DecisionOutcome::Shadow)
-            + hits(DecisionOutcome::Blocked);
-        let shown = &mut to.envoy_ratelimit;
-        shown.total_hits += within + denied + hits(DecisionOutcome::Fallback);
-        shown.within_limit += within;
-        shown.near_limit += self.envoy_ratelimit.near_limit.load(Ordering::Relaxed);
-        shown.over_limit += self.envoy_ratelimit.over_limit.load(Ordering::Relaxed);
-        shown.shadow_mode += self.envoy_ratelimit.shadow_mode.load(Ordering::Relaxed);
     }
 }
 
@@ -365,6 +347,8 @@ mod tests {
         assert_eq!(twice.envoy_ratelimit.over_limit, u64::MAX - 4_095);
         outcomes.counted(2_049, &decision, false);
         assert_eq!(over(&snapshot(1)), 1);
+    }
+
     /// envoyproxy/ratelimit has no block: its dashboards show denied hits.
     #[test]
     fn a_block_counts_hits_over_the_limit() {

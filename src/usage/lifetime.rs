@@ -42,6 +42,7 @@ mod tests {
             requests,
             window: Micros::from_secs(seconds),
             burst,
+            calendar: None,
         };
         Limit { algorithm, tiers: tiers.iter().map(tier).collect(), count_denied: false }
     }

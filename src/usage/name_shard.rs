@@ -160,7 +160,7 @@ impl NameShard {
     fn remove_at(&mut self, place: usize) {
         let (key, last) = (self.slab[place].entry.key, self.slab.len() - 1);
         if let Ok(found) = self.index.find_entry(hash(&key), |at| *at as usize == place) {
-            drop(found.remove());
+            found.remove();
         }
         if place != last {
             let moved = hash(&self.slab[last].entry.key);

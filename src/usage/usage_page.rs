@@ -142,7 +142,7 @@ mod tests {
     }
 
     fn row(texts: &[&str], tiers: &[Decision]) -> UsageRow {
-        let tier = Tier { requests: 10, window: Micros::from_secs(60), burst: 10 };
+        let tier = Tier { requests: 10, window: Micros::from_secs(60), burst: 10, calendar: None };
         let tiers_of = vec![tier; tiers.len()].into();
         let limit =
             Limit { algorithm: Algorithm::FixedWindow, tiers: tiers_of, count_denied: false };

@@ -81,7 +81,7 @@ fn a_block_applies_at_once_and_until_it_is_ended() {
         let made = &made["change"];
         assert_eq!((&made["action"], &made["descriptor"]), (&json!("block"), &json!("user=ann")));
         assert_eq!((&made["by"], &made["reason"]), (&json!("bob@example.org"), &json!("scrapes")));
-        assert_eq!(list(&weir), [made.clone()]);
+        assert_eq!(list(&weir), vec![Value::clone(made)]);
         let denied = client.check(request("d", vec![descriptor(&[("user", "ann")])]));
         assert_eq!(denied.overall_code, OVER);
         let status = &denied.statuses[0];

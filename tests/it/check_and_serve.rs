@@ -44,17 +44,17 @@ const REJECTED: &[(&str, &[&str])] = &[
         &["is not the address of a collector"],
     ),
     ("log: {level: 'a[b=info'}", &["is not a log level"]),
+    ("log: {decisions: {sample: 2}}", &["is not a share"]),
+    ("log: {decisions: {sample: ''}}", &["is empty; write a number from 0 to 1"]),
+    ("log: {decisions: {only: some}}", &["is not a choice"]),
+    ("log: {decisions: {path: DIR}}", &["log.decisions.path: cannot write `"]),
+    ("log: {decisions: {path: DIR/missing/d.log}}", &["in a folder that weir may write to"]),
     ("plans: {source: file}", &["plans.source `file` needs plans.file"]),
     ("plans: {source: redis}", &["plans.source `redis` needs store.kind `redis`"]),
     ("plans: {source: http}", &["plans.source `http` needs plans.url"]),
     ("plans: {source: http, url: 'http://u:hunter2@h'}", &["put a password into a file"]),
     ("plans: {source: file, file: DIR/missing}", &["plans.file: "]),
     ("plans: {source: file, file: DIR/missing, customers_file: DIR/missing}", &["plans.file: "]),
-    ("log: {decisions: {sample: 2}}", &["is not a share"]),
-    ("log: {decisions: {sample: ''}}", &["is empty; write a number from 0 to 1"]),
-    ("log: {decisions: {only: some}}", &["is not a choice"]),
-    ("log: {decisions: {path: DIR}}", &["log.decisions.path: cannot write `"]),
-    ("log: {decisions: {path: DIR/missing/d.log}}", &["in a folder that weir may write to"]),
     (
         "{grpc: {tls_client_san: a}, redis: {url: 'redis://'}}",
         &["redis.url: ", "grpc.tls_client_san needs"],
@@ -78,9 +78,9 @@ const ACCEPTED: &[&str] = &[
     "rules: {xds: {tls_ca: missing}}",
     "rules: {xds: {server: '127.0.0.1:1', tls: true, tls_ca: DIR/ca.crt, tls_server_name: weir}}",
     "log: {level: 'info,h2=off'}",
+    "log: {decisions: {path: stdout, sample: 0.5, only: denied, values: hashed}}",
     // Without the source, its files are not read.
     "plans: {file: missing, customers_file: missing, url: 'http://127.0.0.1:1'}",
-    "log: {decisions: {path: stdout, sample: 0.5, only: denied, values: hashed}}",
 ];
 
 /// A process with these settings, and the output of `weir check` about them.

@@ -40,8 +40,8 @@ mod services;
 mod startup;
 mod tls;
 mod traces;
-mod what_if;
 mod usage;
+mod what_if;
 mod xds;
 
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]

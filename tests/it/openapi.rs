@@ -15,19 +15,15 @@ mod schema;
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
 /// The files with the routes of the two listeners.
-const ROUTERS: [&str; 6] = [
+const ROUTERS: [&str; 8] = [
     "routes.rs",
     "admin.rs",
+    "admin/changes.rs",
     "admin/counters.rs",
     "admin/explain.rs",
     "admin/plans.rs",
     "admin/quotas.rs",
-    "admin/quotas.rs",
     "admin/usage.rs",
-    "admin/changes.rs",
-    "admin/counters.rs",
-    "admin/explain.rs",
-    "admin/quotas.rs",
 ];
 
 const RULES: &str = "
@@ -40,6 +36,8 @@ descriptors:
       window: { calendar: month }
       shadow: { requests: 2 }
       usage: true
+  - key: shared
+    rate_limit: { unit: hour, requests_per_unit: 3 }
   - key: job
     rate_limit: { algorithm: concurrency, max: 0, hold: 1h }
   - key: a
@@ -142,18 +140,15 @@ fn check_response(page: &Value, method: &str, path: &str, answer: &Response) -> 
 /// A counter that exists once a request has used it.
 const COUNTER: &str = "/counters?domain=d&descriptor=user=x";
 
+/// A page of a rule whose counter exists once a request has used it.
+const USAGE: &str = "/usage?domain=d&rule=user";
+
 /// Names that are those of the parameters, so that the paths are those of the page.
 const PLAN: &str = "/plans/{plan}";
 const CUSTOMER: &str = "/plans/customers/{customer}";
 
 /// Requests to a healthy instance, with every kind of response: method, path, body.
 fn requests() -> Vec<(&'static str, &'static str, String)> {
-/// A page of a rule whose counter exists once a request has used it.
-const USAGE: &str = "/usage?domain=d&rule=user";
-
-/// Requests to a healthy instance, with every kind of response: method, path, body.
-fn requests() -> [(&'static str, &'static str, String); 33] {
-fn requests() -> [(&'static str, &'static str, String); 36] {
     let check = |key: &str| {
         let entries = json!([{ "entries": [{ "key": key, "value": "x" }] }]);
         json!({ "domain": "d", "descriptors": entries }).to_string()
@@ -204,6 +199,11 @@ fn requests() -> [(&'static str, &'static str, String); 36] {
         ("get", "/quotas", String::new()),
         ("get", "/quotas?limit=1000", String::new()),
         ("get", "/quotas?limit=0", String::new()),
+        ("get", USAGE, String::new()),
+        ("get", "/usage?domain=d&rule=user&format=csv", String::new()),
+        ("get", "/usage?domain=d", String::new()),
+        ("get", "/usage?domain=d&rule=k", String::new()),
+        ("get", "/usage?domain=d&rule=job", String::new()),
         ("get", "/plans", String::new()),
         ("get", "/plans?limit=0", String::new()),
         ("put", PLAN, json!({ "calls": 1 }).to_string()),
@@ -215,11 +215,6 @@ fn requests() -> [(&'static str, &'static str, String); 36] {
         ("put", CUSTOMER, "nonsense".to_owned()),
         ("put", CUSTOMER, large),
         ("delete", CUSTOMER, String::new()),
-        ("get", USAGE, String::new()),
-        ("get", "/usage?domain=d&rule=user&format=csv", String::new()),
-        ("get", "/usage?domain=d", String::new()),
-        ("get", "/usage?domain=d&rule=k", String::new()),
-        ("get", "/usage?domain=d&rule=job", String::new()),
     ]
 }
 
@@ -275,14 +270,13 @@ fn responses_match_openapi() {
     one(&bad, "get", "/rules", &[], "");
     one(&lost, "get", COUNTER, &[], "");
     one(&lost, "delete", COUNTER, &[], "");
+    one(&lost, "get", USAGE, &[], "");
     one(&lost, "get", "/plans", &[], "");
     one(&lost, "put", PLAN, &[], r#"{"calls": 1}"#);
     one(&lost, "delete", PLAN, &[], "");
     one(&lost, "get", CUSTOMER, &[], "");
     one(&lost, "put", CUSTOMER, &[], r#"{"plan": "pro"}"#);
     one(&lost, "delete", CUSTOMER, &[], "");
-    one(&lost, "get", USAGE, &[], "");
-    let made = one(&weir, "patch", "/changes", &[], &requests[2].2).json();
     let (_, _, change) = requests.iter().find(|request| request.1 == "/changes").expect("a change");
     let made = one(&weir, "patch", "/changes", &[], change).json();
     let id = made["change"]["id"].as_str().expect("an id").to_owned();
@@ -306,7 +300,7 @@ fn responses_match_openapi() {
 fn quotas_of_envoys_match_openapi() {
     let weir = Weir::setup().rules("d.yaml", RULES).env("WEIR__RLQS__RELEARN", "false").start();
     let envoy = SmallEnvoy::start(weir.grpc, "d");
-    let user = bucket(&[("user", "x")]);
+    let user = bucket(&[("shared", "x")]);
     envoy.demand(&user, 10.0);
     envoy.until_assigned(&user);
     let answer = send(weir.admin, "GET", "/quotas", &[], b"");

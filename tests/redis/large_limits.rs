@@ -28,14 +28,14 @@ descriptors:
     rate_limit:
       count_denied: false
       tiers:
-        - { requests: 9007199254740991, window: 30d }
+        - { requests: 9007199254740991, window: { calendar: month, zone: Europe/Zurich } }
         - { requests: 9007199254740991, window: 7d }
   - key: counted
-    rate_limit: { requests: 9007199254740991, window: 30d }
+    rate_limit: { requests: 9007199254740991, window: { calendar: month, zone: Europe/Zurich } }
   - key: tokens
     rate_limit:
       requests: 9007199254740991
-      window: 30d
+      window: { calendar: month, zone: Europe/Zurich }
       count_denied: false
       reserve: { hold: 10m }
       cost: { by: tokens, factors: { input: "5/2", output: 10 } }
@@ -44,7 +44,7 @@ descriptors:
     share_threshold: true
     rate_limit:
       requests: 9007199254740991
-      window: 30d
+      window: { calendar: month, zone: Europe/Zurich }
       count_denied: false
       cost: { by: model, factors: { large: 4, small: "1/2" } }
 "#;

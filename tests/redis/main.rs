@@ -37,8 +37,8 @@ mod synced;
 mod traces;
 mod transition_log;
 mod unavailable;
-mod what_if;
 mod usage;
+mod what_if;
 
 #[allow(dead_code, unused_imports, reason = "each test binary uses its part")]
 #[path = "../support"]

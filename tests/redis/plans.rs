@@ -17,7 +17,8 @@ use crate::support::wait::until;
 use crate::support::weir::Weir;
 use crate::support::weir::cli;
 
-/// A rule with plans: two calls without one. `local` counts in memory while Redis is away.
+/// A rule with plans: two calls without one. Denied calls are not counted. `local` counts in memory while
+/// Redis is away.
 const RULES: &str = "
 domain: d
 descriptors:
@@ -26,6 +27,7 @@ descriptors:
       name: calls
       requests: 2
       window: 1000d
+      count_denied: false
       on_error: local
       limit_from: { customer: api_key, default: free }
 ";

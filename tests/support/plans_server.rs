@@ -136,7 +136,7 @@ impl Drop for PlansServer {
 impl Inner {
     /// Serves one connection until it ends.
     fn serve(&self, stream: TcpStream) {
-        let Ok(kept) = stream.try_clone() else { return };
+        let (Ok(kept), Ok(ended)) = (stream.try_clone(), stream.try_clone()) else { return };
         self.streams.lock().expect("no thread panicked").push(kept);
         match &self.tls {
             None => self.exchange(stream),
@@ -145,6 +145,8 @@ impl Inner {
                 self.exchange(StreamOwned::new(connection, stream));
             }
         }
+        // Dropping it does not suffice, because `streams` has another handle.
+        let _ = ended.shutdown(Shutdown::Both);
     }
 
     fn exchange(&self, mut stream: impl Read + Write) {

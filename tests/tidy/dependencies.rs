@@ -63,10 +63,6 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     (
         "replay",
         "escape time limit descriptor key store decision decision_record rules settings limiter",
-        "time limit descriptor key step store lease_rollback decision algorithm rules settings \
-         modes usage",
-        "time limit descriptor key step store changes lease_rollback decision algorithm rules \
-         settings modes",
     ),
     ("capacity", "time limit store algorithm rules settings modes"),
     (
@@ -82,23 +78,14 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("xds", "bounded_file escape outage_log backoff connect tls time rules settings proto"),
     (
         "app",
-        "bounded_file escape time client_address limit descriptor key store decision rules plans \
-         modes limiter rlqs telemetry server settings xds",
-        "bounded_file escape time client_address limit descriptor key store decision \
-         decision_recorder rules modes limiter rlqs telemetry server settings xds",
-         modes limiter rlqs plan_sources telemetry server settings xds",
-        "bounded_file escape time client_address limit descriptor key store decision rules modes \
-         limiter rlqs telemetry server settings xds usage",
-        "bounded_file escape time client_address limit descriptor key store changes decision rules \
-         modes limiter rlqs telemetry server settings xds",
+        "bounded_file escape time client_address limit descriptor key store changes decision \
+         decision_recorder rules plans modes limiter rlqs plan_sources telemetry server settings \
+         usage xds",
     ),
     (
         "cli",
-        "escape time duration limit descriptor key step store decision algorithm rules modes rlqs \
-         limiter replay capacity telemetry proto server settings app",
         "bounded_file escape time duration limit descriptor key step store decision algorithm \
-         rules modes rlqs limiter capacity telemetry proto server settings app",
-         limiter capacity telemetry proto server settings usage app",
+         rules modes rlqs limiter replay capacity telemetry proto server settings usage app",
     ),
     ("main", "cli"),
 ];

@@ -67,6 +67,5 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/usage/row_selection",
     "src/usage/set_commands",
     "src/usage/usage_page",
-    "src/xds/backoff",
     "src/xds/session",
 ];

@@ -100,45 +100,34 @@ struct ShownCalendar {
     window_end: String,
 }
 
-/// The counter and the state of each of its tiers at `now`, as JSON, under the limit of its `plan`.
-/// Counts nothing. `hash` names the counter at `/top`.
-/// The counter and the state of each of its tiers at `now`, as JSON. Counts nothing. `hash` names
-/// the counter at `/top`. The numbers are those of `changes`, if it changes them.
+/// The counter and the state of each of its tiers at `now`, as JSON. Counts nothing. `hash` names the
+/// counter at `/top`. The numbers are those of `changes`, if it changes them, or else those of the `plan`.
 pub(super) async fn read(
     limiter: &Limiter,
     counter: &Counter<'_>,
     plan: Option<&PlanChoice<'_>>,
-    hash: Option<String>,
     changes: DescriptorChanges,
+    hash: Option<String>,
     now: Micros,
 ) -> Result<String, CounterError> {
-    let counter = &match plan.map(|plan| &plan.limit) {
-        Some(PlanLimit::Plan(limit)) => Counter { limit, ..*counter },
-        Some(PlanLimit::Unlimited) => {
+    let numbers = changes.numbers.as_deref();
+    let changed = numbers.and_then(|numbers| counter.limit.with_numbers(numbers).ok());
+    let limit = match (&changed, plan.map(|plan| &plan.limit)) {
+        (Some(limit), _) => limit,
+        (None, Some(PlanLimit::Plan(limit))) => limit,
+        (None, Some(PlanLimit::Unlimited)) => {
             let why =
                 "its plan is unlimited, so nothing is counted; POST it to /explain to see why";
             return Err(CounterError::NoCounter(why.to_owned()));
         }
-        Some(PlanLimit::Own(_) | PlanLimit::Unknown { .. }) | None => *counter,
+        (None, Some(PlanLimit::Own(_) | PlanLimit::Unknown { .. }) | None) => counter.limit,
     };
+    let counter = &Counter { limit, ..*counter };
     let tiers = limiter.inspect(counter, now).await.map_err(store_failed)?;
     let what_if = match counter.what_if() {
         Some(counter) => Some(what_if(limiter, &counter, now).await?),
         None => None,
     };
-    Ok(json(&ShownCounter {
-        identity: identity(counter),
-        denied: tiers.iter().any(|tier| tier.remaining == 0),
-        denied_until: denied_until(&tiers, now).map(rfc_3339),
-        tiers: tiers.iter().map(|decision| tier(counter, decision, now)).collect(),
-        plan: plan.map(ShownPlan::of),
-        tiers: tiers.iter().map(|decision| tier(counter, decision)).collect(),
-        what_if,
-    let numbers = changes.numbers.as_deref();
-    let changed = numbers.and_then(|numbers| counter.limit.with_numbers(numbers).ok());
-    let limit = changed.as_ref().unwrap_or(counter.limit);
-    let counter = &Counter { limit, ..*counter };
-    let tiers = limiter.inspect(counter, now).await.map_err(store_failed)?;
     let (denied, until) = match (changes.is_bypassed, changes.blocked_until) {
         (true, _) => (false, None),
         (false, Some(until)) => (true, Some(until)),
@@ -148,7 +137,9 @@ pub(super) async fn read(
         identity: identity(counter),
         denied,
         denied_until: until.map(rfc_3339),
-        tiers: tiers.iter().map(|decision| tier(counter, decision)).collect(),
+        plan: plan.map(ShownPlan::of),
+        tiers: tiers.iter().map(|decision| tier(counter, decision, now)).collect(),
+        what_if,
         changes: changes.shown,
         place: place(limiter, counter, hash),
     }))
@@ -164,7 +155,7 @@ async fn what_if(
     Ok(ShownWhatIf {
         denied: tiers.iter().any(|tier| tier.remaining == 0),
         denied_until: denied_until(&tiers, now).map(rfc_3339),
-        tiers: tiers.iter().map(|decision| tier(counter, decision)).collect(),
+        tiers: tiers.iter().map(|decision| tier(counter, decision, now)).collect(),
         key: key_name(limiter, &counter.key),
     })
 }

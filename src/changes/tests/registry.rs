@@ -45,7 +45,7 @@ impl SharedChanges for FakeHash {
         self.reply(|| local.saturating_add(AHEAD)).ok()
     }
 
-    fn read(&self) -> BoxFuture<'_, Result<Vec<(String, Vec<u8>)>, SharedChangesError>> {
+    fn read(&self) -> BoxFuture<'_, Result<StoredChanges, SharedChangesError>> {
         let fields = || lock(&self.fields).clone().into_iter().collect();
         std::future::ready(self.reply(fields)).boxed()
     }
@@ -76,7 +76,7 @@ struct Instance {
 impl Instance {
     fn over(hash: Option<&Arc<FakeHash>>) -> Instance {
         let current = Arc::<CurrentChanges>::default();
-        let shared = hash.map(|hash| -> Arc<dyn SharedChanges> { hash.clone() });
+        let shared = hash.map(|hash| Arc::clone(hash) as Arc<dyn SharedChanges>);
         let registry = ChangeRegistry::new(current.clone(), shared);
         Instance { registry, current, rules: rules(), version: 0 }
     }

@@ -11,6 +11,7 @@ pub(in crate::rules) fn field_problems(raw: &RawRateLimit, file: &Arc<str>) -> V
     let mut report = Report::default();
     let mut limits = LimitReader { file, report: &mut report };
     limits.algorithm(raw.algorithm.as_ref());
+    limits.calendars(raw);
     limits.mode(raw, None);
     limits.on_error(raw);
     report.into_parts().0

@@ -129,8 +129,8 @@ impl LimitReader<'_> {
             ("sync_interval", raw.sync_interval.as_ref().map(|field| field.at)),
             ("over_limit_cache", raw.over_limit_cache.as_ref().map(|field| field.at)),
             ("cost", raw.cost.as_ref().map(|field| field.at)),
-            ("limit_from", raw.limit_from.as_ref().map(|from| from.at)),
             ("shadow", raw.shadow.as_ref().map(|shadow| shadow.at)),
+            ("limit_from", raw.limit_from.as_ref().map(|from| from.at)),
             ("usage", raw.usage.as_ref().map(|field| field.at)),
         ];
         for (name, at) in others {

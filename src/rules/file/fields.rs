@@ -26,10 +26,10 @@ pub(super) enum MapKind {
     Cost,
     /// A factor of a cost, as a map.
     Factor,
-    /// The map under `limit_from`.
-    LimitFrom,
     /// The map under `shadow`.
     Shadow,
+    /// The map under `limit_from`.
+    LimitFrom,
     /// The top of an overlay file.
     OverlayFile,
     /// An item of `overlays`.
@@ -38,8 +38,7 @@ pub(super) enum MapKind {
 
 impl MapKind {
     /// All maps. A misplaced field is suggested for the first one that has it.
-    const ALL: [MapKind; 10] = [
-    const ALL: [MapKind; 9] = [
+    const ALL: [MapKind; 14] = [
         MapKind::Descriptor,
         MapKind::RateLimit,
         MapKind::Tier,
@@ -50,8 +49,8 @@ impl MapKind {
         MapKind::Starts,
         MapKind::Cost,
         MapKind::Factor,
-        MapKind::LimitFrom,
         MapKind::Shadow,
+        MapKind::LimitFrom,
         MapKind::OverlayFile,
         MapKind::Overlay,
     ];
@@ -94,8 +93,8 @@ impl MapKind {
                 "sync_interval",
                 "over_limit_cache",
                 "cost",
-                "limit_from",
                 "shadow",
+                "limit_from",
                 "usage",
                 "unlimited",
                 "name",
@@ -110,7 +109,6 @@ impl MapKind {
             MapKind::Starts => &["month", "day", "weekday", "hour"],
             MapKind::Cost => &["by", "factors", "default"],
             MapKind::Factor => &["numerator", "denominator"],
-            MapKind::LimitFrom => &["customer", "plan", "limit", "default"],
             MapKind::Shadow => &[
                 "requests_per_unit",
                 "unit",
@@ -120,6 +118,7 @@ impl MapKind {
                 "burst",
                 "tiers",
             ],
+            MapKind::LimitFrom => &["customer", "plan", "limit", "default"],
             MapKind::OverlayFile => &["overlays"],
             MapKind::Overlay => &["domain", "rule", "rate_limit"],
         }
@@ -137,8 +136,8 @@ impl MapKind {
             MapKind::Starts => "inside `starts` of a `window`",
             MapKind::Cost => "inside `cost`",
             MapKind::Factor => "inside a factor of `cost`",
-            MapKind::LimitFrom => "inside `limit_from`",
             MapKind::Shadow => "inside `shadow`",
+            MapKind::LimitFrom => "inside `limit_from`",
             MapKind::OverlayFile => "at the top of an overlay file",
             MapKind::Overlay => "in an item of `overlays` of an overlay file",
         }

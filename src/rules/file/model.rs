@@ -112,9 +112,9 @@ pub(in crate::rules) struct RareLimitFields {
     pub(in crate::rules) sync_interval: Option<Field<Micros>>,
     pub(in crate::rules) over_limit_cache: Option<Field<bool>>,
     pub(in crate::rules) cost: Option<Field<RawCost>>,
-    pub(in crate::rules) limit_from: Option<RawLimitFrom>,
     /// Only `tiers` and the fields of a tier are set.
     pub(in crate::rules) shadow: Option<Box<RawRateLimit>>,
+    pub(in crate::rules) limit_from: Option<RawLimitFrom>,
     pub(in crate::rules) usage: Option<Field<bool>>,
     pub(in crate::rules) replaces: Vec<Text>,
 }
@@ -136,8 +136,8 @@ impl Deref for RawRateLimit {
             sync_interval: None,
             over_limit_cache: None,
             cost: None,
-            limit_from: None,
             shadow: None,
+            limit_from: None,
             usage: None,
             replaces: Vec::new(),
         };
@@ -277,8 +277,8 @@ impl FieldReader<'_> {
                 "sync_interval" => it.sync_interval = self.duration(&name, node),
                 "over_limit_cache" => it.over_limit_cache = self.flag(&name, node),
                 "cost" => it.cost = self.cost(node),
-                "limit_from" => it.limit_from = self.limit_from(node),
                 "shadow" => it.shadow = self.shadow(node),
+                "limit_from" => it.limit_from = self.limit_from(node),
                 "usage" => it.usage = self.flag(&name, node),
                 "name" => it.name = self.text(&name, node),
                 "replaces" => it.replaces = self.replaces(node),

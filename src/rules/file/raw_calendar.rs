@@ -19,7 +19,6 @@ pub(in crate::rules) struct RawCalendar {
 /// The map under `starts`.
 #[derive(Clone, Debug, Default)]
 pub(in crate::rules) struct RawStarts {
-    pub(in crate::rules) at: Position,
     pub(in crate::rules) month: Option<Field<u64>>,
     pub(in crate::rules) day: Option<Field<u64>>,
     pub(in crate::rules) weekday: Option<Text>,
@@ -66,9 +65,8 @@ impl FieldReader<'_> {
         if node.is_null() {
             return None;
         }
-        let at = node.at;
         let entries = self.map(node, "`starts`", "write `starts: { day: 15, hour: 6 }`")?;
-        let mut starts = RawStarts { at, ..RawStarts::default() };
+        let mut starts = RawStarts::default();
         for (name, node) in entries {
             match &*name.text {
                 "month" => starts.month = self.number(&name, node),

@@ -8,8 +8,7 @@ use super::limit_from::LimitFrom;
 use super::matcher::Matcher;
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
-use crate::limit::{Algorithm, Calendar, Limit, Mode, OnError, Unit, WindowStart};
-use crate::limit::{Algorithm, Cost, Limit, Mode, OnError, Unit};
+use crate::limit::{Algorithm, Calendar, Cost, Limit, Mode, OnError, Unit, WindowStart};
 use crate::rules::file::problem::Location;
 use crate::time::Micros;
 
@@ -57,10 +56,10 @@ pub struct Rule {
     pub limit: RuleLimit,
     /// The cost of hits; `None` if hits count as they are. Few rules have one.
     pub cost: Option<Box<Cost>>,
-    /// The plan from which the limit takes its numbers. `None`: they are always those of `limit`.
-    pub limit_from: Option<Box<LimitFrom>>,
     /// The limit of the field `shadow`, if there is one. A rule with leases has none.
     pub what_if: Option<Box<WhatIfLimit>>,
+    /// The plan from which the limit takes its numbers. `None`: they are always those of `limit`.
+    pub limit_from: Option<Box<LimitFrom>>,
     /// The time in which a reservation must be settled; `None` when hits are not reserved.
     pub reserve: Option<Micros>,
     /// The fallback when the store fails; `None` is the setting `fallback.on_error`.
@@ -116,14 +115,11 @@ impl Rule {
         cost.factor(|level| entries.get(level).map(|entry| entry.value)).weigh(hits)
     }
 
-    /// Whether the quota service (RLQS) can divide the limit. A share has no slots and no reservations,
-    /// and Envoys report requests without their costs.
-    pub fn is_divisible(&self) -> bool {
-        !self.leases() && self.cost.is_none()
     /// Whether the quota service (RLQS) may divide the limit. A share has no slots, a reservation is
-    /// settled on the counter that granted it, and the numbers of plans differ by customer.
+    /// settled on the counter that granted it, Envoys report requests without their costs, and the
+    /// numbers of plans differ by customer.
     pub fn is_divisible(&self) -> bool {
-        !self.leases() && self.limit_from.is_none()
+        !self.leases() && self.cost.is_none() && self.limit_from.is_none()
     }
 
     /// Whether requests with different values may have different counters.
@@ -265,6 +261,8 @@ fn add_calendar(calendar: &Calendar, id: &mut KeyBuilder) {
     for number in [month, day, weekday, hour] {
         id.number(u64::from(number));
     }
+}
+
 /// The what-if limit of the rule at `path`.
 pub(in crate::rules) fn what_if_limit(
     domain: &str,

@@ -47,6 +47,7 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     }
     if let Some(cost) = short_cost(rule) {
         write!(out, ", cost: {}", one_line(&cost))?;
+    }
     if let Some(from) = &rule.limit_from {
         write!(out, ", limit_from: {}", from.written())?;
     }

@@ -1,7 +1,5 @@
-//! The admin port: pages about the service, and operations that change it: `DELETE /counters`, and changes
-//! of plans.
-//! The admin port: pages about the service, and operations that change it: on `/counters` and
-//! `/changes`.
+//! The admin port: pages about the service, and operations that change it: on `/counters`, `/changes` and
+//! `/plans`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -144,11 +142,9 @@ pub(in crate::server) fn router<A: AdminApi>(
     let protected = Router::new()
         .merge(counters::router(api.clone(), bounds))
         .merge(plans::router(api.clone(), pages.clone()))
-        .merge(quotas::router(api.clone(), pages.clone()));
         .merge(quotas::router(api.clone(), pages.clone()))
+        .merge(changes::router(api.clone(), pages.clone()))
         .merge(usage::router(api.clone(), pages.clone()));
-        .merge(quotas::router(api.clone(), pages.clone()))
-        .merge(changes::router(api.clone(), pages.clone()));
     Router::new()
         .route("/", get(INDEX))
         .route("/metrics", page(|api| Page::metrics(api.metrics())))

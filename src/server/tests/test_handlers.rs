@@ -9,10 +9,8 @@ use crate::descriptor::{ParsedDescriptor, Request};
 use crate::limit::Unit;
 use crate::time::Micros;
 
-use crate::server::{AdminApi, CounterError, Decide, PlansRefusal, PlansRequest};
-use crate::server::{AdminApi, CounterError, Decide};
+use crate::server::{AdminApi, ChangeError, CounterError, Decide, PlansRefusal, PlansRequest};
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
-use crate::server::{AdminApi, ChangeError, CounterError, Decide};
 
 /// A verdict with every field filled.
 pub(in crate::server) fn full_verdict() -> Verdict {
@@ -174,6 +172,8 @@ impl AdminApi for FixedPages {
 
     async fn edit_plans(&self, request: PlansRequest) -> Result<serde_json::Value, PlansRefusal> {
         Ok(serde_json::json!({"request": format!("{request:?}")}))
+    }
+
     async fn usage(&self, query: UsageQuery) -> Result<UsageAnswer, UsageFailure> {
         Ok(UsageAnswer { text: format!("{query:?}"), cursor: query.cursor })
     }

@@ -9,8 +9,8 @@ use crate::settings::section::section;
 
 section! {
     /// The admin listener: `/metrics`, `/rules`, `/rlconfig`, `/settings`, `/top`, `/explain`,
-    /// `/counters`, `/quotas`, `/usage`. Most of it has no authentication, so it listens on loopback by
-    /// default.
+    /// `/counters`, `/quotas`, `/usage`, `/changes`. Most of it has no authentication, so it listens on
+    /// loopback by default.
     pub struct AdminSettings {
         /// Address of the listener.
         listen: SocketAddr = "127.0.0.1:6070", address();

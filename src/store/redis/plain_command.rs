@@ -107,7 +107,8 @@ mod tests {
         assert_eq!((&items[2], items[2].list()), (&RedisValue::Nil, None));
         assert_eq!(items[3].list().and_then(|inner| inner[0].text()), Some("\u{fc}"));
         let binary = RedisValue::of(Reply::Text(b"\xff"[..].into())).unwrap();
-        assert_eq!((binary.text(), binary), (None, RedisValue::Bytes(vec![0xff])));
+        assert_eq!(binary.text(), None);
+        assert_eq!(binary, RedisValue::Bytes(vec![0xff]));
         let failed = Reply::Array(vec![Reply::Integer(1), Reply::Error("WRONGTYPE".into())]);
         assert_eq!(RedisValue::of(failed), Err(StoreError::InvalidReply));
     }

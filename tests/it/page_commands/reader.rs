@@ -60,8 +60,7 @@ impl Reader {
         match args[0].as_str() {
             "serve" => return self.serve(&args),
             "call" | "bench" | "health" => self.redirect(&mut args),
-            "explain" | "usage" => self.redirect_to_admin(&mut args),
-            "change" | "explain" => self.redirect_to_admin(&mut args),
+            "change" | "explain" | "usage" => self.redirect_to_admin(&mut args),
             _ => {}
         }
         if args[0] == "bench" {

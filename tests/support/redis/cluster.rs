@@ -110,13 +110,18 @@ impl Cluster {
         self.nodes.iter().position(is_it).expect("all nodes are ours")
     }
 
-    /// The index of a replica of node `primary`.
+    /// The index of a replica of node `primary`, once there is one: after a failover, the primary before
+    /// takes a moment to become one.
     pub(crate) fn replica_of(&self, primary: usize) -> usize {
         let id = self.id(primary);
-        let lines = lines(&mut self.nodes[primary].client());
-        let line = lines.lines().find(|line| line.contains("slave") && line.contains(&id));
-        let name = line.expect("it has a replica").split(' ').next();
-        self.named(name.expect("a line begins with the name"))
+        let mut name = String::new();
+        until("a replica", || {
+            let lines = lines(&mut self.nodes[primary].client());
+            let line = lines.lines().find(|line| line.contains("slave") && line.contains(&id));
+            name = line.and_then(|line| line.split(' ').next()).unwrap_or_default().to_owned();
+            !name.is_empty()
+        });
+        self.named(&name)
     }
 
     /// Fails over to `replica`, coordinated with its primary, so that no write is lost.

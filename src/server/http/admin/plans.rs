@@ -127,7 +127,7 @@ async fn set<A: AdminApi>(
     body: Body,
 ) -> Response {
     let hint = "write the limits of the plan, such as {\"calls\": 100}";
-    match (name(plan), read(body, &pages, hint).await) {
+    match (name(plan).map_err(bad_request), read(body, &pages, hint).await) {
         (Ok(plan), Ok(limits)) => answer(&*api, PlansRequest::Set { plan, limits }).await,
         (Err(refused), _) | (_, Err(refused)) => refused,
     }
@@ -136,14 +136,14 @@ async fn set<A: AdminApi>(
 async fn delete<A: AdminApi>(State((api, _)): PlansState<A>, plan: NameResult) -> Response {
     match name(plan) {
         Ok(plan) => answer(&*api, PlansRequest::Delete { plan }).await,
-        Err(refused) => refused,
+        Err(reason) => bad_request(reason),
     }
 }
 
 async fn show<A: AdminApi>(State((api, _)): PlansState<A>, customer: NameResult) -> Response {
     match name(customer) {
         Ok(customer) => answer(&*api, PlansRequest::Show { customer }).await,
-        Err(refused) => refused,
+        Err(reason) => bad_request(reason),
     }
 }
 
@@ -153,7 +153,7 @@ async fn assign<A: AdminApi>(
     body: Body,
 ) -> Response {
     let read = read(body, &pages, "write the plan of the customer: {\"plan\": \"pro\"}").await;
-    match (name(customer), read) {
+    match (name(customer).map_err(bad_request), read) {
         (Ok(customer), Ok(WrittenAssignment { plan })) => {
             answer(&*api, PlansRequest::Assign { customer, plan }).await
         }
@@ -164,16 +164,18 @@ async fn assign<A: AdminApi>(
 async fn unassign<A: AdminApi>(State((api, _)): PlansState<A>, customer: NameResult) -> Response {
     match name(customer) {
         Ok(customer) => answer(&*api, PlansRequest::Unassign { customer }).await,
-        Err(refused) => refused,
+        Err(reason) => bad_request(reason),
     }
 }
 
 /// The name in the path.
-fn name(name: NameResult) -> Result<String, Response> {
-    name.map(|Path(name)| name).map_err(|error| {
-        let reason = format!("percent-encode the name in the path, in UTF-8: {error}");
-        refusal(StatusCode::BAD_REQUEST, reason)
-    })
+fn name(name: NameResult) -> Result<String, String> {
+    name.map(|Path(name)| name)
+        .map_err(|error| format!("percent-encode the name in the path, in UTF-8: {error}"))
+}
+
+fn bad_request(reason: String) -> Response {
+    refusal(StatusCode::BAD_REQUEST, reason)
 }
 
 /// The body as JSON. `hint` says what it has.
