@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use anyhow::Context;
+
 /// Figures in the order of their first measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Figures(Vec<(String, Vec<f64>)>);
@@ -26,6 +28,31 @@ impl Figures {
         for (name, values) in other.0 {
             values.into_iter().for_each(|value| self.add(&name, value));
         }
+    }
+
+    /// Adds all values of `other`, in place of those of the same name.
+    pub(crate) fn replace(&mut self, other: Figures) {
+        self.0.retain(|(known, _)| other.0.iter().all(|(name, _)| name != known));
+        self.join(other);
+    }
+
+    /// The figures in the output of [`csv`](Figures::csv). Other lines are left out.
+    ///
+    /// # Errors
+    /// A value that is no number.
+    pub(crate) fn from_csv(text: &str) -> anyhow::Result<Figures> {
+        let mut figures = Figures::default();
+        for line in text.lines() {
+            let Some((name, numbers)) = line.strip_prefix('"').and_then(|it| it.split_once("\","))
+            else {
+                continue;
+            };
+            let rounds = numbers.split_once(',').map_or("", |(_, rounds)| rounds);
+            for value in rounds.split_whitespace() {
+                figures.add(name, value.parse().with_context(|| line.to_owned())?);
+            }
+        }
+        Ok(figures)
     }
 
     /// The median of `name`, if it was measured.

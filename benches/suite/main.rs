@@ -87,6 +87,10 @@ struct Options {
     /// A build of envoyproxy/ratelimit, measured in the small fleets and through Envoy.
     #[arg(long, value_name = "PATH")]
     envoy_ratelimit: Option<PathBuf>,
+    /// The CSV of an earlier run of the same build. The figures of an option `--only-...` replace its own,
+    /// and the page is written.
+    #[arg(long, value_name = "FILE")]
+    earlier: Option<PathBuf>,
     /// Only the rounds of the servers. Writes nothing.
     #[arg(long)]
     only_rounds: bool,
@@ -151,7 +155,7 @@ fn main() -> anyhow::Result<()> {
     if options.only_envoy {
         let figures = requests_through_envoy(&options, folder.path(), options.rounds)?;
         print!("\n{}\n{}", through_envoy::table(&figures), figures.csv());
-        return Ok(());
+        return write_again(&options, facts, figures);
     }
     if options.only_many_rules {
         let figures = many_rules::measure(folder.path(), options.rounds, &open(&options))?;
@@ -159,31 +163,47 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     let mut figures = rounds::measure(&options, folder.path())?;
-    if !options.only_rounds {
-        // A later section may fail, after many minutes.
-        eprint!("\n{}", figures.csv());
-        let rounds = options.rounds.min(3);
-        if has_envoy {
-            figures.join(requests_through_envoy(&options, folder.path(), rounds)?);
-        }
-        if !options.without_redis {
-            figures.join(faults(&options, folder.path())?);
-            figures.join(fleets(&options, folder.path(), rounds)?);
-            figures.join(redis_batches(&options, folder.path(), rounds)?);
-        }
-        figures.join(many_rules::measure(folder.path(), rounds, &open(&options))?);
-        figures.join(algorithms(&options, folder.path())?);
-        figures.join(in_process_decisions(&options)?);
-        println!("memory, rest and start");
-        let rules = written(folder.path(), "rules.yaml", &rules("fixed_window"))?;
-        let counters =
-            if options.millions == "10" { &[1_000_000, 10_000_000][..] } else { &[1_000_000] };
-        let idle = Duration::from_secs(10).min(options.seconds * 4);
-        figures.join(size::measure(folder.path(), &rules, &open(&options), counters, idle)?);
-        page::write(&options.docs, options.rounds, facts, &figures)?;
+    if options.only_rounds {
+        print!("\n{}", figures.csv());
+        return write_again(&options, facts, figures);
     }
+    // A later section may fail, after many minutes.
+    eprint!("\n{}", figures.csv());
+    let rounds = options.rounds.min(3);
+    if has_envoy {
+        figures.join(requests_through_envoy(&options, folder.path(), rounds)?);
+    }
+    if !options.without_redis {
+        figures.join(faults(&options, folder.path())?);
+        figures.join(fleets(&options, folder.path(), rounds)?);
+        figures.join(redis_batches(&options, folder.path(), rounds)?);
+    }
+    figures.join(many_rules::measure(folder.path(), rounds, &open(&options))?);
+    figures.join(algorithms(&options, folder.path())?);
+    figures.join(in_process_decisions(&options)?);
+    println!("memory, rest and start");
+    let rules = written(folder.path(), "rules.yaml", &rules("fixed_window"))?;
+    let counters =
+        if options.millions == "10" { &[1_000_000, 10_000_000][..] } else { &[1_000_000] };
+    let idle = Duration::from_secs(10).min(options.seconds * 4);
+    figures.join(size::measure(folder.path(), &rules, &open(&options), counters, idle)?);
+    page::write(&options.docs, options.rounds, facts, &figures)?;
     print!("\n{}", figures.csv());
     Ok(())
+}
+
+/// Writes the page from the figures of `--earlier` and from these, which replace those of the same name. Does
+/// nothing without `--earlier`.
+fn write_again(
+    options: &Options,
+    facts: Vec<(&'static str, String)>,
+    figures: Figures,
+) -> anyhow::Result<()> {
+    let Some(file) = &options.earlier else { return Ok(()) };
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let mut all = Figures::from_csv(&text)?;
+    all.replace(figures);
+    page::write(&options.docs, options.rounds, facts, &all)
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
