@@ -13,12 +13,13 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::watch::{Timing, Watcher};
 use super::{StartError, texts};
+use crate::changes::CurrentChanges;
 use crate::escape::one_line;
 use crate::plans::Plans;
 use crate::rules::{
@@ -31,6 +32,7 @@ use crate::time::{Clock, Micros, SystemClock};
 
 mod logged_texts;
 mod reasons;
+mod rule_users;
 #[cfg(test)]
 mod tests;
 mod trigger;
@@ -39,6 +41,7 @@ pub(super) use trigger::Trigger;
 
 use logged_texts::{LoggedTexts, log_new_warnings, log_problems};
 use reasons::bounded;
+use rule_users::RuleUsers;
 
 /// The fix in the error about missing rule files.
 const MISSING_FILES_HINT: &str = "the active rules stay; to remove all rules, keep a file that \
@@ -69,8 +72,7 @@ pub(super) struct ActiveRules {
     /// The reasons against the last response by xDS, one per line. `None` if there are none.
     xds_error: ArcSwapOption<String>,
     reloads: RuleReloads,
-    /// The plans that the rules use; not set without a source of plans.
-    plans: OnceLock<Arc<Plans>>,
+    users: RuleUsers,
     /// Earlier snapshots, until no request uses them: freeing many rules takes longer than a request.
     retired: Mutex<Vec<Arc<RuleSnapshot>>>,
     /// Whether the first load succeeded. False only with `rules.start_without_rules`.
@@ -150,7 +152,7 @@ impl ActiveRules {
             last_error: ArcSwapOption::from_pointee(error),
             xds_error: ArcSwapOption::empty(),
             reloads: RuleReloads::default(),
-            plans: OnceLock::new(),
+            users: RuleUsers::default(),
             retired: Mutex::default(),
             reading: Mutex::default(),
             load_state: Mutex::new(LoadState {
@@ -182,7 +184,12 @@ impl ActiveRules {
     pub(super) fn use_plans(&self, plans: Arc<Plans>) {
         // No rules are activated meanwhile.
         let _load_state = self.load_state();
-        self.plans.get_or_init(|| plans).use_rules(&self.snapshot().rules);
+        self.users.plans.get_or_init(|| plans).use_rules(&self.snapshot().rules);
+    }
+
+    /// Compiles `changes` for all later rules. Only the first call has an effect.
+    pub(super) fn use_changes(&self, changes: Arc<CurrentChanges>) {
+        self.users.changes.get_or_init(|| changes);
     }
 
     /// The active rules, for use within a few microseconds: by a request or a page.
@@ -369,12 +376,11 @@ impl ActiveRules {
         let now = self.clock.now();
         log_new_warnings(&warnings, &before.warnings, logged, now);
         let metrics = RuleMetrics::new(&rules, &before.metrics, &self.budget);
-        if let Some(plans) = self.plans.get() {
-            plans.use_rules(&rules);
-        }
+        let prepared = self.users.prepare(&rules);
         let version = before.version + 1;
         let next = RuleSnapshot { version, rules, metrics, warnings, loaded_at: now };
         self.snapshot.store(Arc::new(next));
+        drop(prepared);
         self.free_retired();
         self.retired.lock().unwrap_or_else(PoisonError::into_inner).push(before);
     }

@@ -6,7 +6,7 @@ use std::{io, thread};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::active_rules::ActiveRules;
 use crate::changes::{
@@ -75,13 +75,14 @@ pub(super) fn start(
         store.map(|store| -> Arc<dyn SharedChanges> { Arc::new(RedisChanges::new(store)) });
     let (current, is_shared) = (Arc::<CurrentChanges>::default(), shared.is_some());
     let registry = ChangeRegistry::new(current.clone(), shared);
-    let (rules, bounds) = (rules.clone(), settings.request);
-    let worker = ChangeThread { registry, rules, clock, bounds, is_shared };
+    let bounds = settings.request;
+    let worker = ChangeThread { registry, rules: rules.clone(), clock, bounds, is_shared };
     let (commands, received) = mpsc::channel(COMMANDS_MAX);
     let runtime = Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new()
         .name("weir-changes".into())
         .spawn(move || runtime.block_on(worker.run(received)))?;
+    rules.use_changes(current.clone());
     let limiter = limiter.with_changes(current.clone());
     Ok((limiter, ChangeCommands { commands, current, is_shared }))
 }
@@ -90,15 +91,23 @@ impl ChangeThread {
     /// Executes commands, and refreshes the changes periodically, until the process ends.
     async fn run(mut self, mut commands: mpsc::Receiver<ChangeCommand>) {
         self.refresh().await;
+        let mut refreshed_at = Instant::now();
         loop {
-            let next = match self.registry.period() {
-                Some(period) => timeout(period, commands.recv()).await,
+            // Commands do not delay a refresh, however many there are.
+            let period = self.registry.period();
+            if period.is_some_and(|period| refreshed_at.elapsed() >= period) {
+                self.refresh().await;
+                refreshed_at = Instant::now();
+                continue;
+            }
+            let next = match period {
+                Some(period) => timeout_at(refreshed_at + period, commands.recv()).await,
                 None => Ok(commands.recv().await),
             };
             match next {
                 Ok(Some(command)) => self.execute(command).await,
                 Ok(None) => return,
-                Err(_) => self.refresh().await,
+                Err(_) => {}
             }
         }
     }
@@ -107,6 +116,14 @@ impl ChangeThread {
         let active = self.rules.snapshot_owned();
         let rules = RulesNow { version: active.version, rules: &active.rules };
         self.registry.refresh(self.clock.now(), rules).await;
+        self.publish_new();
+    }
+
+    /// Publishes what a failed command has read, and compiles the changes again if the rules were replaced
+    /// meanwhile.
+    fn publish_new(&mut self) {
+        let active = self.rules.snapshot_owned();
+        self.registry.publish_new(RulesNow { version: active.version, rules: &active.rules });
     }
 
     async fn execute(&mut self, command: ChangeCommand) {
@@ -129,6 +146,7 @@ impl ChangeThread {
                 })
             }
         };
+        self.publish_new();
         // A caller that does not wait any more can list the changes.
         let _ = reply.send(result);
     }

@@ -49,7 +49,7 @@ pub enum AppliedChange<'c> {
 }
 
 /// The changes of one target, each with its end.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct TargetChanges {
     block: Option<Micros>,
     bypass: Option<Micros>,
@@ -105,6 +105,19 @@ impl ActiveChanges {
             active.list.push(listed);
         }
         active
+    }
+
+    /// The same changes, compiled against `rules`. Rules that `rules` does not have keep their changes, for
+    /// the decisions that still use them.
+    pub(super) fn with_rules(&self, rules: &RuleSet) -> ActiveChanges {
+        let changes = self.list.iter().map(|listed| listed.change.clone()).collect();
+        let mut next = ActiveChanges::compile(changes, rules);
+        let mut before = self.by_rule.clone();
+        for rule in rules.rules() {
+            before.remove(&rule.id);
+        }
+        next.by_rule.extend(before);
+        next
     }
 
     fn add_to_rules(

@@ -1,12 +1,13 @@
 //! The current changes of this process, for the threads that decide.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::active::ActiveChanges;
 use crate::atomic_count::AtomicCount;
+use crate::rules::RuleSet;
 use crate::time::Micros;
 
 /// The changes that apply to requests. A [`ChangeRegistry`](super::ChangeRegistry) replaces them.
@@ -14,6 +15,8 @@ pub struct CurrentChanges {
     /// False while there is no change. A decision then reads nothing else.
     any: AtomicBool,
     active: ArcSwap<ActiveChanges>,
+    /// Locked while the changes are replaced, and while new rules become active.
+    writer: Mutex<()>,
     /// The clock of the store minus the local clock, in microseconds. The end of a change is by the clock
     /// of the store, so that it is the same instant for all instances.
     clock_offset: AtomicI64,
@@ -29,6 +32,7 @@ impl Default for CurrentChanges {
         CurrentChanges {
             any: AtomicBool::new(false),
             active: ArcSwap::from_pointee(ActiveChanges::none()),
+            writer: Mutex::default(),
             clock_offset: AtomicI64::new(0),
             unreadable: ArcSwap::default(),
             last_error: ArcSwapOption::empty(),
@@ -70,8 +74,26 @@ impl CurrentChanges {
         self.poll_errors.get()
     }
 
+    /// Compiles the changes for `rules`, which are about to become active. Until then, the changes also
+    /// apply to the rules before. The changes are not replaced while the result exists, so drop it when
+    /// the rules are active.
+    pub fn use_rules(&self, rules: &RuleSet) -> MutexGuard<'_, ()> {
+        let writer = self.writer();
+        let active = self.active.load_full();
+        if !active.list().is_empty() {
+            self.active.store(Arc::new(active.with_rules(rules)));
+        }
+        writer
+    }
+
+    fn writer(&self) -> MutexGuard<'_, ()> {
+        // A panic leaves the changes before it, which are valid.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Replaces all changes.
     pub(super) fn publish(&self, active: ActiveChanges, unreadable: Vec<String>) {
+        let _writer = self.writer();
         let any = !active.list().is_empty();
         self.active.store(Arc::new(active));
         self.unreadable.store(Arc::new(unreadable));

@@ -132,6 +132,11 @@ impl ChangeRegistry {
             }
             Err(error) => self.record_failure(error, local),
         }
+        self.publish_new(rules);
+    }
+
+    /// Replaces the current changes if there are others, or if `rules` are new.
+    pub fn publish_new(&mut self, rules: RulesNow<'_>) {
         let has_new_rules = self.compiled_for != Some(rules.version);
         if self.is_dirty || has_new_rules && !self.changes.is_empty() {
             self.publish(rules);
