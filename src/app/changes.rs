@@ -15,7 +15,6 @@ use crate::changes::{
     TemporaryChange, instant_text,
 };
 use crate::descriptor::{Entry, RequestBounds, split_lease};
-use crate::escape::one_line;
 use crate::limit::TierNumbers;
 use crate::limiter::Limiter;
 use crate::rules::{Found, Rule, RuleSet};
@@ -193,7 +192,8 @@ impl ChangeCommands {
 /// The changes of one descriptor and its rule, for the pages about them.
 #[derive(Default)]
 pub(super) struct DescriptorChanges {
-    /// The changes, as JSON.
+    /// The changes, as JSON. Without their callers and reasons, which only `/changes` shows: `/explain` needs
+    /// no token.
     pub(super) shown: Vec<Value>,
     /// The changes in words, one line each.
     pub(super) lines: Vec<String>,
@@ -257,7 +257,11 @@ impl DescriptorChanges {
     ) -> DescriptorChanges {
         let mut changes = DescriptorChanges::default();
         for listed in active.concerning(rule, domain, entries, now) {
-            changes.shown.push(shown(listed));
+            let mut json = shown(listed);
+            if let Some(fields) = json.as_object_mut() {
+                fields.retain(|name, _| name != "by" && name != "reason");
+            }
+            changes.shown.push(json);
             changes.lines.push(line(listed));
         }
         changes
@@ -321,10 +325,7 @@ fn line(listed: &ListedChange) -> String {
         line.push_str(&format!(" {}", numbers.join(", ")));
     }
     line.push_str(&format!(" until {}", instant_text(change.until)));
-    line.push_str(&format!(", made by {} ({})", one_line(&change.by), change.id));
-    if !change.reason.is_empty() {
-        line.push_str(&format!(": {}", one_line(&change.reason)));
-    }
+    line.push_str(&format!(" ({})", change.id));
     if let Some(problem) = &listed.problem {
         line.push_str(&format!("; without effect: {problem}"));
     }
