@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::RecorderError;
@@ -44,7 +44,9 @@ fn check_kind(path: &Path) -> io::Result<()> {
 
 fn open(path: &Path) -> io::Result<(File, Metadata)> {
     check_kind(path)?;
-    let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    // Other users of the host must not read the values of requests.
+    let mut options = OpenOptions::new();
+    let file = options.read(true).append(true).create(true).mode(0o600).open(path)?;
     let found = file.metadata()?;
     Ok((file, found))
 }
@@ -203,6 +205,15 @@ mod tests {
         OpenOptions::new().write(true).truncate(true).open(&path).expect("a file");
         written(&mut file, &line(3));
         assert_eq!(read(&path), line(3));
+    }
+
+    #[test]
+    fn only_the_owner_may_read_a_new_file() {
+        let (_folder, path, mut file) = log(15);
+        let mode = || fs::metadata(&path).expect("a file").mode() & 0o777;
+        assert_eq!(mode(), 0o600);
+        written(&mut file, &lines(0..2));
+        assert_eq!(mode(), 0o600, "also after the rename of a full one");
     }
 
     #[test]
