@@ -2,12 +2,10 @@
 //!
 //! The format is that of RFC 4180 without line breaks in fields: a field with a comma or a quote is in
 //! quotes, and a quote in it is doubled. A first line `customer,plan`, empty lines, and lines that
-//! start with `#` are skipped.
+//! start with `#` are skipped. Problems name the line only, because customers may be secret keys.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
-
-use super::book::shown;
 
 /// Longest line in bytes, without its end.
 const LINE_BYTES_MAX: usize = 16_384;
@@ -88,12 +86,12 @@ fn read_line(
     }
     let (customer, rest) = field(text)?;
     let Some(rest) = rest.strip_prefix(',') else {
-        return Err(format!("`{}` has no plan; write `customer,plan`", shown(&customer)));
+        return Err("the plan is missing; write `customer,plan`".to_owned());
     };
     let (plan, rest) = field(rest)?;
     if !rest.is_empty() {
-        let what = format!("`{}` follows the plan", shown(rest));
-        return Err(format!("{what}; write `customer,plan`, and a field with a comma in quotes"));
+        let what = "text follows the plan; write `customer,plan`";
+        return Err(format!("{what}, and a field with a comma in quotes"));
     }
     if line == 1 && (&*customer, &*plan) == HEAD {
         return Ok(());
@@ -107,7 +105,7 @@ fn field(text: &str) -> Result<(Cow<'_, str>, &str), String> {
         let end = text.find(',').unwrap_or(text.len());
         let (field, rest) = text.split_at(end);
         if field.contains('"') {
-            let what = format!("a quote inside of `{}`", shown(field));
+            let what = "a quote inside of a field";
             return Err(format!("{what}; write the field in quotes, and the quote twice"));
         }
         return Ok((Cow::Borrowed(field), rest));
@@ -126,7 +124,7 @@ fn field(text: &str) -> Result<(Cow<'_, str>, &str), String> {
             }
             None if after.is_empty() || after.starts_with(',') => return Ok((field, after)),
             None => {
-                let what = format!("`{}` follows a closing quote", shown(after));
+                let what = "text follows a closing quote";
                 return Err(format!("{what}; write a quote inside of quotes twice"));
             }
         }

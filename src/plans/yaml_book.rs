@@ -124,8 +124,7 @@ impl PlanReader {
             let plan = match &node.kind {
                 NodeKind::Scalar(scalar) if !scalar.is_null() => Arc::clone(&scalar.text),
                 _ => {
-                    let customer = shown(&name.text);
-                    let what = format!("the plan of `{customer}` is {}", node.noun());
+                    let what = format!("the plan of a customer is {}", node.noun());
                     self.problem(node.at, what, "write the name of a plan");
                     continue;
                 }

@@ -13,6 +13,9 @@ use crate::store::{CommandBound, RedisValue, StoreError};
 /// Characters of a name that a log line shows.
 const SHOWN_CHARS_MAX: usize = 200;
 
+/// Characters of a customer's name that a log line shows.
+const CUSTOMER_CHARS_MAX: usize = 4;
+
 /// Why plans were not changed, or a customer not looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanEditError {
@@ -79,7 +82,7 @@ impl RedisPlans {
         let change =
             PlanChange::Customer { customer: customer.to_owned(), plan: plan.map(str::to_owned) };
         let changed = self.write(CUSTOMERS_KEY, &command, &change).await?;
-        tracing::info!(customer = %shown(customer), plan, "customer assigned by an operator");
+        tracing::info!(customer = %shown_customer(customer), plan, "customer assigned by an operator");
         Ok(changed)
     }
 
@@ -147,4 +150,10 @@ impl RedisPlans {
 /// A name of a request for the log: short, and on one line.
 fn shown(name: &str) -> String {
     excerpt(name, SHOWN_CHARS_MAX)
+}
+
+/// The start of a customer's name for the log: the name may be a secret key.
+fn shown_customer(name: &str) -> String {
+    let start: String = name.chars().take(CUSTOMER_CHARS_MAX).collect();
+    format!("{}..", shown(&start))
 }

@@ -102,7 +102,7 @@ customers:
             "14:6: plan `b` must be a map, not a single value",
             "write items like `free: { calls: 100 }`",
         ),
-        ("16:9: the plan of `acme` is a list", "write the name of a plan"),
+        ("16:9: the plan of a customer is a list", "write the name of a plan"),
         ("17:3: the name of a customer is empty", "write the value of its requests"),
         ("18:3: a name of a plan or of a limit is empty", "write one"),
     ];
@@ -120,7 +120,7 @@ fn other_documents_are_refused() {
         ("plans: { a: { x: 1, x: 2 } }", "`x` is written twice here"),
         ("plans: { a: {}, a: {} }", "`a` is written twice here"),
         ("plans: {", "p.yaml:"),
-        ("customers: { acme: }", "the plan of `acme` is nothing"),
+        ("customers: { acme: }", "the plan of a customer is nothing"),
     ] {
         let found = problems(text);
         assert!(found.contains(problem), "{text}: {found}");

@@ -46,13 +46,13 @@ fn fields_are_plain_or_quoted() {
 fn mistakes_have_their_line_and_a_fix() {
     let long = "x".repeat(20_000);
     for (text, problem) in [
-        ("acme", "line 1: `acme` has no plan; write `customer,plan`"),
-        ("a,b\n\nacme\n", "line 3: `acme` has no plan"),
-        ("a,b,c", "line 1: `,c` follows the plan"),
+        ("acme", "line 1: the plan is missing; write `customer,plan`"),
+        ("a,b\n\nacme\n", "line 3: the plan is missing"),
+        ("a,b,c", "line 1: text follows the plan"),
         ("\"a,b", "line 1: a quote is not closed"),
         ("\"a\nb\",c", "line 1: a quote is not closed"),
-        ("\"a\"b,c", "line 1: `b,c` follows a closing quote"),
-        ("a\"b,c", "line 1: a quote inside of `a\"b`"),
+        ("\"a\"b,c", "line 1: text follows a closing quote"),
+        ("a\"b,c", "line 1: a quote inside of a field"),
         (",free", "line 1: the name of a customer is empty"),
         ("a,", "line 1: a name of a plan or of a limit is empty"),
         ("a,b\nx\u{7},\n", "line 2: a name of a plan or of a limit is empty"),
