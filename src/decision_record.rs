@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::decision::{Code, Status, Verdict};
 use crate::descriptor::{Descriptor, Entry, LEASE_KEY, Request};
 use crate::key::{KeyBuilder, KeySeed};
-use crate::limit::Override;
+use crate::limit::{Cost, Override};
 use crate::rules::{Rule, RuleSet};
 use crate::time::Micros;
 
@@ -91,7 +91,7 @@ impl ValueHash {
 
 impl<'a> DecisionRecord<'a> {
     /// The record of `request`, which `rules` decided as of `at`. With `hash`, only values that the
-    /// selector of the matched rule has too are plain.
+    /// matched rule names are plain: in its selector, or as a factor of its cost.
     pub fn new(
         rules: &'a RuleSet,
         request: &'a Request<'a>,
@@ -159,13 +159,24 @@ fn entries<'a>(
         if closes_lease && entry.key == LEASE_KEY {
             return (entry.key, Cow::Owned(hash.of(entry)));
         }
-        let is_written = rule.is_some_and(|rule| rule.has_exact_value(level));
+        let is_written = rule.is_some_and(|rule| names_value(rule, level, entry.value));
         level += 1;
         let value =
             if is_written { Cow::Borrowed(entry.value) } else { Cow::Owned(hash.of(entry)) };
         (entry.key, value)
     };
     sent.iter().map(record).collect()
+}
+
+/// Whether `rule` names this value of the entry at `level`, so that a replay needs it.
+fn names_value(rule: &Rule, level: usize, value: &str) -> bool {
+    rule.has_exact_value(level)
+        || match rule.cost.as_deref() {
+            Some(Cost::ByValue { level: of, factors, .. }) => {
+                *of == level && factors.contains_key(value)
+            }
+            Some(Cost::Fixed(_)) | None => false,
+        }
 }
 
 /// The id of the lease that the request opened.

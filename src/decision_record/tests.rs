@@ -25,6 +25,7 @@ descriptors:
     descriptors:
       - {key: ip, rate_limit: {unit: hour, requests_per_unit: 0}}
   - {key: job, rate_limit: {algorithm: concurrency, max: 1, hold: 1h}}
+  - {key: model, rate_limit: {unit: hour, requests_per_unit: 9, cost: {by: model, factors: {large: 2}}}}
   - {key: trial, rate_limit: {unit: hour, requests_per_unit: 9, shadow: {requests: 1}}}
 ";
 
@@ -191,6 +192,8 @@ fn a_hash_hides_all_but_values_of_rules() {
     assert_eq!(unmatched[1][1], ip, "equal values of a key have equal hashes");
     assert_ne!(unmatched[0][1], "/logout", "no rule has it");
     assert_ne!(line(&[entry("user", "10.0.0.1")])[0][1], ip, "another key");
+    assert_eq!(line(&[entry("model", "large")])[0][1], "large", "a factor needs it");
+    assert_ne!(line(&[entry("model", "other")])[0][1], "other");
     let other = ValueHash::new(KeySeed::fixed([3, 5]));
     assert_ne!(other.of(&entry("ip", "10.0.0.1")), ip, "another seed");
 }
