@@ -25,7 +25,8 @@ descriptors:
     descriptors:
       - {key: ip, rate_limit: {unit: hour, requests_per_unit: 0}}
   - {key: job, rate_limit: {algorithm: concurrency, max: 1, hold: 1h}}
-  - {key: model, rate_limit: {unit: hour, requests_per_unit: 9, cost: {by: model, factors: {large: 2}}}}
+  - key: model
+    rate_limit: {unit: hour, requests_per_unit: 9, cost: {by: model, factors: {large: 2}}}
   - {key: trial, rate_limit: {unit: hour, requests_per_unit: 9, shadow: {requests: 1}}}
 ";
 
