@@ -82,7 +82,8 @@ impl RedisPlans {
         let change =
             PlanChange::Customer { customer: customer.to_owned(), plan: plan.map(str::to_owned) };
         let changed = self.write(CUSTOMERS_KEY, &command, &change).await?;
-        tracing::info!(customer = %shown_customer(customer), plan, "customer assigned by an operator");
+        let customer = shown_customer(customer);
+        tracing::info!(%customer, plan, "customer assigned by an operator");
         Ok(changed)
     }
 
