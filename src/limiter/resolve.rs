@@ -109,8 +109,11 @@ pub(super) fn rule_with_leases<'r, 'e>(
     rule.leases().then_some((rule, id, others))
 }
 
-/// Resolves a descriptor that closes a lease. A block or a bypass does not apply, because the lease was
-/// opened without it. A lease that was opened with changed numbers is closed with them.
+/// Resolves a descriptor that closes a lease. A block does not apply, because the lease was opened
+/// without it. A lease that was opened with changed numbers is closed with them.
+///
+/// The descriptors of a request share one lease id, and each settlement takes one reservation of this
+/// id. So a descriptor whose factor is 0 peeks, because it has reserved nothing.
 fn closing_lease<'r>(
     rules: &'r RuleSet,
     request: &Request<'_>,
@@ -123,6 +126,8 @@ fn closing_lease<'r>(
     let RuleLimit::Limit(limit) = &rule.limit else { return None };
     // Envoy before 1.38 cannot send negative hits, so the sign is ignored here.
     let hits = rule.weigh(descriptor.hits(request.hits_addend).abs(), &entries);
+    // One hit is rounded up, so its weight is 0 only if the factor is 0.
+    let has_lease = rule.weigh(1, &entries) != 0;
     let change = changes.and_then(|changes| changes.limit_of(rule, request.domain, &entries));
     let changed = changed_limit(change, limit);
     Some(ResolvedDescriptor::Counter(CounterQuery {
@@ -131,7 +136,7 @@ fn closing_lease<'r>(
         limit: changed.unwrap_or_else(|| limits.limit_of_lease(rule, limit, &entries)),
         key: rule.key(seed, &entries),
         hits: if limit.counts_slots() { -hits } else { hits },
-        lease: Some(LeaseUse::Close(lease_id::parse(id))),
+        lease: has_lease.then(|| LeaseUse::Close(lease_id::parse(id))),
     }))
 }
 

@@ -137,6 +137,34 @@ fn two_costs_of_a_request_are_settled_together() {
     }
 }
 
+/// A descriptor whose factor is 0 reserves nothing, so it must not settle the reservation of another one.
+#[test]
+fn a_factor_of_0_settles_nothing() {
+    let free = |hits| -> Hits<'static> { (&[("user", "a"), ("model", "free")], hits) };
+    let large = |hits| -> Hits<'static> { (&[("user", "a"), ("model", "large")], hits) };
+    for swapped in [false, true] {
+        let bench = bench();
+        let mut sent = [free(50), large(20)];
+        if swapped {
+            sent.reverse();
+        }
+        let reserved = deliver(bench.send(&sent));
+        let (id, n) = lease(&reserved).expect("a reservation");
+        assert_eq!(n, 200);
+        let entries =
+            ["free", "large"].map(|model| [("user", "a"), ("model", model), ("lease", &*id)]);
+        let mut settlement = [(&entries[0][..], 30), (&entries[1][..], 7)];
+        if swapped {
+            settlement.reverse();
+        }
+        for _ in 0..2 {
+            assert_eq!(bench.send(&settlement).code, Code::Ok);
+            let left = after(&bench, &[("user", "a"), ("model", "")], 0);
+            assert_eq!(left, 1_000 - 70, "{swapped}");
+        }
+    }
+}
+
 /// What a denied request gives back is what it has taken, not the hits that it sent.
 #[test]
 fn a_denied_request_returns_weighted_hits() {
