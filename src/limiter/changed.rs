@@ -41,6 +41,18 @@ impl<'c> ChangesNow<'c> {
         self.active.limit_of(rule, domain, entries, self.now)
     }
 
+    /// The uncounted descriptor with these entries, which settles a reservation of `rule`, if a bypass
+    /// applies to it.
+    pub(super) fn bypassed<'r>(
+        self,
+        rule: &'r Rule,
+        domain: &str,
+        entries: &[Entry<'_>],
+    ) -> Option<ResolvedDescriptor<'r>> {
+        let change = self.of(Some(rule), domain, entries)?;
+        matches!(change, AppliedChange::Bypass).then(|| passed(Some(rule)))
+    }
+
     /// The descriptor without its counter, if a block or a bypass decides its `hits`. Hits that are given
     /// back during a block were taken before it, so they go back to the counter.
     pub(super) fn without_counter<'r>(
@@ -54,13 +66,16 @@ impl<'c> ChangesNow<'c> {
                 let reset_after = until.saturating_sub(self.now);
                 Some(ResolvedDescriptor::Blocked { rule, hits, reset_after })
             }
-            AppliedChange::Bypass => {
-                let reason = DecisionReason::Bypassed { rule: rule.map(|rule| rule.index) };
-                Some(ResolvedDescriptor::Uncounted { rule, reason })
-            }
+            AppliedChange::Bypass => Some(passed(rule)),
             AppliedChange::Block { .. } | AppliedChange::Limit(_) => None,
         }
     }
+}
+
+/// A descriptor with a bypass.
+fn passed(rule: Option<&Rule>) -> ResolvedDescriptor<'_> {
+    let reason = DecisionReason::Bypassed { rule: rule.map(|rule| rule.index) };
+    ResolvedDescriptor::Uncounted { rule, reason }
 }
 
 /// `limit` with the numbers of `change`. `None` if it does not change them, or if its numbers do not fit,

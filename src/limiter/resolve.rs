@@ -113,7 +113,8 @@ pub(super) fn rule_with_leases<'r, 'e>(
 /// without it. A lease that was opened with changed numbers is closed with them.
 ///
 /// The descriptors of a request share one lease id, and each settlement takes one reservation of this
-/// id. So a descriptor whose factor is 0 peeks, because it has reserved nothing.
+/// id. So a descriptor that has reserved nothing must not settle: one whose factor is 0 peeks, and one
+/// with a bypass passes. Slots are always released.
 fn closing_lease<'r>(
     rules: &'r RuleSet,
     request: &Request<'_>,
@@ -124,6 +125,12 @@ fn closing_lease<'r>(
 ) -> Option<ResolvedDescriptor<'r>> {
     let (rule, id, entries) = rule_with_leases(rules, request.domain, descriptor.entries)?;
     let RuleLimit::Limit(limit) = &rule.limit else { return None };
+    if !limit.counts_slots()
+        && let Some(changes) = changes
+        && let Some(passed) = changes.bypassed(rule, request.domain, &entries)
+    {
+        return Some(passed);
+    }
     // Envoy before 1.38 cannot send negative hits, so the sign is ignored here.
     let hits = rule.weigh(descriptor.hits(request.hits_addend).abs(), &entries);
     // One hit is rounded up, so its weight is 0 only if the factor is 0.

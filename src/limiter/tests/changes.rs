@@ -2,6 +2,7 @@
 
 use futures_util::future::FutureExt;
 
+use super::leases::{deliver, lease};
 use super::*;
 use crate::changes::{ChangeRegistry, ChangeRequest, CurrentChanges, RulesNow};
 use crate::descriptor::RequestBounds;
@@ -220,4 +221,50 @@ fn a_lease_is_closed_during_a_block() {
     assert_eq!(bench.check(&with(&[close])).code, OK);
     assert_eq!(bench.used("slots"), 0);
     assert_eq!(bench.hits_at(0, &[("slots", 1)]).code, OVER, "no new one is opened");
+}
+
+/// Both descriptors have one counter and one lease, and only the second one has reserved.
+#[test]
+fn a_bypassed_descriptor_settles_nothing() {
+    const RULES: &str = "
+  - key: user
+    descriptors:
+      - key: model
+        value: \"*\"
+        share_threshold: true
+        rate_limit: {requests: 1000, window: 1h, reserve: {hold: 10m}}
+";
+    const SLOTS: &str = "
+  - {key: slots, rate_limit: {algorithm: concurrency, max: 1, hold: 30s}}
+";
+    let bench = Bench::new(RULES, ResponseSettings::default());
+    let bench = with_changes(bench, &[("user=a,model=house", BYPASS)]);
+    for swapped in [false, true] {
+        let model = |model, hits| ([("user", "a"), ("model", model)], hits);
+        let opened = [model("house", 50), model("other", 200)];
+        let opened = opened.each_ref().map(|(entries, hits)| (&entries[..], *hits));
+        let reserved = deliver(bench.send(&opened));
+        let (id, n) = lease(&reserved).expect("a reservation");
+        assert_eq!(n, 200);
+        let closed =
+            ["house", "other"].map(|model| [("user", "a"), ("model", model), ("lease", &*id)]);
+        let mut settlement = [(&closed[0][..], 0), (&closed[1][..], 70)];
+        if swapped {
+            settlement.reverse();
+        }
+        let settled = bench.send(&settlement);
+        assert_eq!(settled.code, OK);
+        let passed = &settled.statuses[usize::from(swapped)].reason;
+        assert!(matches!(passed, DecisionReason::Bypassed { rule: Some(_) }), "{passed:?}");
+        let peek = bench.send(&[(&[("user", "a"), ("model", "other")], 0)]);
+        assert_eq!(peek.statuses[0].remaining, if swapped { 860 } else { 930 });
+    }
+    let bench = Bench::new(SLOTS, ResponseSettings::default());
+    let opened = deliver(bench.send(&[(&[("slots", "")], 1)]));
+    let (id, _) = lease(&opened).expect("a slot");
+    let bench = with_changes(bench, &[("slots", BYPASS)]);
+    assert_eq!(bench.send(&[(&[("slots", ""), ("lease", &id)], -1)]).code, OK);
+    let Bench { rules, limiter } = bench;
+    let bench = Bench { rules, limiter: limiter.with_changes(Arc::default()) };
+    assert_eq!(bench.left("slots"), 1, "a slot is always released");
 }
