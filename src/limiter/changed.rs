@@ -54,7 +54,7 @@ impl<'c> ChangesNow<'c> {
     }
 
     /// The descriptor without its counter, if a block or a bypass decides its `hits`. Hits that are given
-    /// back during a block were taken before it, so they go back to the counter.
+    /// back during a block or a bypass were taken before it, so they go back to the counter.
     pub(super) fn without_counter<'r>(
         self,
         change: AppliedChange<'_>,
@@ -66,8 +66,8 @@ impl<'c> ChangesNow<'c> {
                 let reset_after = until.saturating_sub(self.now);
                 Some(ResolvedDescriptor::Blocked { rule, hits, reset_after })
             }
-            AppliedChange::Bypass => Some(passed(rule)),
-            AppliedChange::Block { .. } | AppliedChange::Limit(_) => None,
+            AppliedChange::Bypass if hits >= 0 => Some(passed(rule)),
+            AppliedChange::Block { .. } | AppliedChange::Bypass | AppliedChange::Limit(_) => None,
         }
     }
 }

@@ -196,13 +196,17 @@ fn a_block_holds_for_a_replaced_rule() {
 }
 
 #[test]
-fn hits_are_given_back_during_a_block() {
-    let bench = unchanged();
-    bench.hits_at(0, &[("log", 5)]);
-    let bench = with_changes(bench, &[("log=x", BLOCK)]);
-    assert_eq!(bench.hits_at(0, &[("log", 1)]).code, OVER);
-    assert_eq!(bench.hits_at(0, &[("log", -2)]).code, OK);
-    assert_eq!(bench.used("log"), 3);
+fn hits_are_given_back_during_a_change() {
+    for (target, action, code) in
+        [("log=x", BLOCK, OVER), ("log=x", BYPASS, OK), ("log", BYPASS, OK)]
+    {
+        let bench = unchanged();
+        bench.hits_at(0, &[("log", 5)]);
+        let bench = with_changes(bench, &[(target, action)]);
+        assert_eq!(bench.hits_at(0, &[("log", 1)]).code, code);
+        assert_eq!(bench.hits_at(0, &[("log", -2)]).code, OK);
+        assert_eq!(bench.used("log"), 3, "{target} {action}");
+    }
 }
 
 /// A release of a slot must never be lost.
