@@ -148,9 +148,13 @@ fn closing_lease<'r>(
 }
 
 /// Drops every counted rule that is replaced by a matched rule of the request. A dropped rule
-/// still replaces others, so the order of descriptors does not matter.
+/// still replaces others, so the order of descriptors does not matter. A rule with a bypass replaces
+/// none: otherwise nothing would limit the request.
 pub(super) fn drop_replaced(pending: &mut [PendingDescriptor<'_>]) {
-    let matched = || pending.iter().filter_map(|one| one.resolved.rule());
+    let matched = || {
+        let limiting = pending.iter().filter(|one| !one.resolved.is_bypassed());
+        limiting.filter_map(|one| one.resolved.rule())
+    };
     if matched().all(|rule| rule.replaces.is_empty()) {
         return;
     }

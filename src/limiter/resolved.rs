@@ -84,13 +84,18 @@ impl<'r> ResolvedDescriptor<'r> {
         }
     }
 
+    /// Whether a temporary change lets the hits pass without a count.
+    pub(super) fn is_bypassed(&self) -> bool {
+        matches!(
+            self,
+            ResolvedDescriptor::Uncounted { reason: DecisionReason::Bypassed { .. }, .. }
+        )
+    }
+
     /// The name of the temporary change that applies, if any.
     pub(super) fn change(&self) -> Option<&'static str> {
         match self {
-            ResolvedDescriptor::Uncounted { reason: DecisionReason::Bypassed { .. }, .. } => {
-                Some("bypass")
-            }
-            ResolvedDescriptor::Uncounted { .. } => None,
+            ResolvedDescriptor::Uncounted { .. } => self.is_bypassed().then_some("bypass"),
             ResolvedDescriptor::Blocked { .. } => Some("block"),
             ResolvedDescriptor::Counter(query) => query.is_changed.then_some("limit"),
         }

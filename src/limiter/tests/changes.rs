@@ -190,9 +190,21 @@ fn changes_hold_in_shadow_and_quota_mode() {
 fn a_block_holds_for_a_replaced_rule() {
     let bench = changed(&[("old", BLOCK)]);
     assert_eq!(bench.hits_at(0, &[("new", 1), ("old", 1)]).code, OVER);
-    let bench = changed(&[("new", BYPASS)]);
-    let passed = bench.hits_at(0, &[("new", 1), ("old", 1)]);
-    assert_eq!(passed.statuses[1].reason, DecisionReason::Replaced(6), "the bypass replaces too");
+    let bench = changed(&[("new", BLOCK)]);
+    let denied = bench.hits_at(0, &[("new", 1), ("old", 1)]);
+    assert_eq!(denied.statuses[1].reason, DecisionReason::Replaced(6), "a block replaces too");
+}
+
+#[test]
+fn a_bypassed_rule_replaces_none() {
+    for target in ["new", "new=x"] {
+        let bench = changed(&[(target, BYPASS)]);
+        let codes = [9, 1].map(|hits| bench.hits_at(0, &[("new", hits), ("old", hits)]).code);
+        assert_eq!(codes, [OK, OVER], "{target}: the other rule limits");
+        assert_eq!(bench.used("new"), 0);
+        let after = bench.hits_at(30, &[("new", 1), ("old", 1)]);
+        assert_eq!(after.statuses[1].reason, DecisionReason::Replaced(6), "{target}");
+    }
 }
 
 #[test]
