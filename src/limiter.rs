@@ -223,12 +223,13 @@ impl<S: SharedStore> Limiter<S> {
     ) -> Verdict {
         let mut pending = PendingDescriptors::new();
         let unknown = self.resolve(&mut pending, rules, request, now);
-        if !unknown.is_empty() && self.ask(&unknown, request).await {
+        let mut timeout = request.timeout;
+        if !unknown.is_empty() && self.ask(&unknown, request, &mut timeout).await {
             pending.clear();
             self.resolve(&mut pending, rules, request, now);
         }
         self.prepare_all(&mut pending);
-        let (divided, timeout) = (self.divided(), request.timeout);
+        let divided = self.divided();
         if let [descriptor] = &mut *pending {
             // One descriptor needs no list of futures.
             until_due(request, pin!(descriptor.query_redis(modes, divided, timeout))).await;
@@ -260,15 +261,6 @@ impl<S: SharedStore> Limiter<S> {
             pending.push(PendingDescriptor::new(resolved, now));
         }
         limits.unknown
-    }
-
-    /// Asks the source of plans about customers, as long as `request` may wait. Returns whether there is
-    /// a source.
-    async fn ask(&self, customers: &[&str], request: &Request<'_>) -> bool {
-        let source = self.planned.as_ref().and_then(|planned| planned.source.as_deref());
-        let Some(source) = source else { return false };
-        until_due(request, pin!(source.fetch(customers))).await;
-        true
     }
 
     /// The second part before the store: prepares the query of every descriptor.

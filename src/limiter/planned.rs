@@ -1,16 +1,19 @@
 //! Limits from plans: the numbers of a rule with `limit_from` are those of a customer's plan.
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::Limiter;
-use crate::descriptor::Entry;
+use super::{Limiter, until_due};
+use crate::descriptor::{Entry, Request};
 use crate::limit::Limit;
 use crate::plans::{CustomerSource, PlanLimit, Plans};
 use crate::rules::Rule;
-use crate::store::SharedStore;
+use crate::store::{SharedStore, with_timeout};
+use crate::time::Deadline;
 
 /// The customers of a request about whom the source of plans must be asked.
 pub(super) type UnknownCustomers<'d> = SmallVec<[&'d str; 1]>;
@@ -97,6 +100,31 @@ impl<S: SharedStore> Limiter<S> {
         source: Option<Arc<dyn CustomerSource>>,
     ) -> Limiter<S> {
         Limiter { planned: Some(PlannedLimits { plans, source }), ..self }
+    }
+
+    /// Asks the source of plans about customers, as long as `request` may wait. Returns whether there is
+    /// a source. `timeout` is that of the request, and then what is left of it.
+    pub(super) async fn ask(
+        &self,
+        customers: &[&str],
+        request: &Request<'_>,
+        timeout: &mut Option<Duration>,
+    ) -> bool {
+        let source = self.planned.as_ref().and_then(|planned| planned.source.as_deref());
+        let Some(source) = source else { return false };
+        let fetched = source.fetch(customers);
+        if let Some(most) = *timeout {
+            let deadline = Deadline::after(Some(most));
+            let fetched = async {
+                fetched.await;
+                Ok(())
+            };
+            until_due(request, pin!(with_timeout(most, fetched))).await;
+            *timeout = deadline.left();
+        } else {
+            until_due(request, pin!(fetched)).await;
+        }
+        true
     }
 
     /// The active plans; `None` without a source of plans.

@@ -295,6 +295,35 @@ async fn a_failed_source_leaves_the_default() {
     assert_eq!((verdict.code, state(&verdict)), (Code::Ok, (Some(2), 1)));
 }
 
+/// The counters have what the question has left of the caller's timeout.
+#[tokio::test(start_paused = true)]
+async fn a_question_ends_with_the_caller() {
+    let ms = Duration::from_millis;
+    let (_, rules, source) = asking(true);
+    let store = FakeStore::new().taking(ms(60), None);
+    let backend = Backend::Redis(Modes::new(store));
+    let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), ResponseSettings::default());
+    let limiter = limiter.with_plans(source.plans.clone(), Some(source.clone()));
+    let entries = [Entry { key: "basic", value: "acme" }];
+    let descriptors = [descriptor(&entries, 0)];
+    let request = Request { timeout: Some(ms(100)), ..with(&descriptors) };
+    for answers_after in [Some(ms(10)), Some(ms(50)), None] {
+        source.plans.forget_customers();
+        let answer = async {
+            if let Some(after) = answers_after {
+                tokio::time::sleep(after).await;
+                source.answer.notify_one();
+            }
+        };
+        let start = tokio::time::Instant::now();
+        let (verdict, ()) = tokio::join!(limiter.check(&rules, &request, NOW), answer);
+        assert!(start.elapsed() <= ms(105), "{answers_after:?}");
+        let reason = verdict.statuses[0].reason;
+        let is_counted = matches!(reason, DecisionReason::Counted { .. });
+        assert_eq!(is_counted, answers_after == Some(ms(10)), "{answers_after:?}: {reason:?}");
+    }
+}
+
 /// Counters in memory are queried without waiting, so no source is asked.
 #[test]
 fn counters_in_memory_use_the_last_known_plan() {
