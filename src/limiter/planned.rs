@@ -75,13 +75,17 @@ impl<'d> LimitFinder<'_, 'd> {
     }
 
     /// The limit of `rule` for a descriptor that closes a lease. The lease was taken from a counter, so
-    /// it is closed there also if the plan has become unlimited.
+    /// it is closed there also if the plan has become unlimited. A release of slots does not depend on
+    /// their number, so it waits for no source.
     pub(super) fn limit_of_lease<'r>(
-        &self,
+        &mut self,
         rule: &'r Rule,
         own: &'r Limit,
-        entries: &[Entry<'_>],
+        entries: &[Entry<'d>],
     ) -> Cow<'r, Limit> {
+        if !own.counts_slots() {
+            return self.limit(rule, own, entries).unwrap_or(Cow::Borrowed(own));
+        }
         match self.planned.map(|planned| planned.plans.last_known(rule, own, entries)) {
             Some(PlanLimit::Plan(limit)) => limit,
             _ => Cow::Borrowed(own),

@@ -115,13 +115,13 @@ pub(super) fn rule_with_leases<'r, 'e>(
 /// The descriptors of a request share one lease id, and each settlement takes one reservation of this
 /// id. So a descriptor that has reserved nothing must not settle: one whose factor is 0 peeks, and one
 /// with a bypass passes. Slots are always released.
-fn closing_lease<'r>(
+fn closing_lease<'r, 'd>(
     rules: &'r RuleSet,
     request: &Request<'_>,
-    descriptor: &Descriptor<'_>,
+    descriptor: &Descriptor<'d>,
     seed: &KeySeed,
     changes: Option<ChangesNow<'_>>,
-    limits: &LimitFinder<'_, '_>,
+    limits: &mut LimitFinder<'_, 'd>,
 ) -> Option<ResolvedDescriptor<'r>> {
     let (rule, id, entries) = rule_with_leases(rules, request.domain, descriptor.entries)?;
     let RuleLimit::Limit(limit) = &rule.limit else { return None };

@@ -257,6 +257,29 @@ async fn a_question_takes_nothing() {
     assert_eq!(state(&verdict), (Some(2), 1));
 }
 
+/// A settlement needs the numbers of the plan, also where the instance has not seen the customer. A
+/// release of slots needs no number.
+#[tokio::test(start_paused = true)]
+async fn a_settlement_asks_and_a_release_does_not() {
+    const TOKENS: &str = "
+  - key: tokens
+    rate_limit:
+      requests: 1
+      window: 1h
+      reserve: {hold: 10m}
+      limit_from: {customer: tokens, limit: calls}
+";
+    let (limiter, rules, source) = asking(false);
+    let tokens = Bench::new(TOKENS, ResponseSettings::default()).rules;
+    let id = "0123456789abcdef";
+    for (key, rules, asked) in [("tokens", &tokens, 1), ("slots", &rules, 0)] {
+        let entries = [Entry { key, value: "bank" }, Entry { key: "lease", value: id }];
+        source.plans.forget_customers();
+        let verdict = limiter.check(rules, &with(&[descriptor(&entries, 1)]), NOW).await;
+        assert_eq!((verdict.code, source.take_asked().len()), (Code::Ok, asked), "{key}");
+    }
+}
+
 /// The last known plan decides if the request may not wait, else the default.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_must_decide_does_not_ask() {
