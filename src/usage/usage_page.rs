@@ -9,6 +9,7 @@ use super::query::UsageOrder;
 use crate::decision::Decision;
 use crate::limit::Limit;
 use crate::rules::{CountedLabel, Rule};
+use crate::time::Micros;
 
 /// A page: counters of one rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,7 +62,7 @@ pub struct UsageTier {
     pub used: u64,
     /// Hits that the tier still allows.
     pub remaining: u64,
-    /// Seconds of the window.
+    /// Seconds of the window; by the calendar, those of the current window.
     pub window_seconds: f64,
     /// Seconds until more hits remain, or until the window ends.
     pub reset_after_seconds: f64,
@@ -69,20 +70,21 @@ pub struct UsageTier {
 
 impl UsageRow {
     /// The row of a counter of `limit` with these texts, named `counter` in the store. `tiers` are its
-    /// decisions about 0 hits.
+    /// decisions about 0 hits at `now`.
     pub fn new(
         columns: &[String],
         texts: CounterTexts,
         counter: String,
         limit: &Limit,
         tiers: &[Decision],
+        now: Micros,
     ) -> UsageRow {
         let CounterTexts { texts, is_cut } = texts;
         UsageRow {
             values: columns.iter().cloned().zip(texts).collect(),
             cut: is_cut,
             share: tiers.iter().map(share).fold(0.0, f64::max),
-            tiers: tiers.iter().map(|decision| UsageTier::new(limit, decision)).collect(),
+            tiers: tiers.iter().map(|decision| UsageTier::new(limit, decision, now)).collect(),
             counter,
         }
     }
@@ -94,13 +96,18 @@ impl UsageRow {
 }
 
 impl UsageTier {
-    fn new(limit: &Limit, decision: &Decision) -> UsageTier {
-        let window = limit.tiers.get(decision.tier).map_or(0, |tier| tier.window.0);
+    fn new(limit: &Limit, decision: &Decision, now: Micros) -> UsageTier {
+        let window = limit.tiers.get(decision.tier).map_or(Micros::ZERO, |tier| {
+            tier.calendar.map_or(tier.window, |calendar| {
+                let (start, end) = calendar.window_at(now);
+                end.saturating_sub(start)
+            })
+        });
         UsageTier {
             requests: decision.limit,
             used: decision.used,
             remaining: decision.remaining,
-            window_seconds: window as f64 / 1e6,
+            window_seconds: window.0 as f64 / 1e6,
             reset_after_seconds: decision.reset_after.0 as f64 / 1e6,
         }
     }
@@ -133,8 +140,7 @@ pub fn column_names(rule: &Rule) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::{Algorithm, Tier};
-    use crate::time::Micros;
+    use crate::limit::{Algorithm, Calendar, Period, Tier, WindowStart, Zone};
 
     fn decision(tier: usize, used: u64, remaining: u64) -> Decision {
         let reset_after = Micros(1_500_000);
@@ -149,7 +155,7 @@ mod tests {
         let texts = texts.iter().map(|text| (*text).to_owned()).collect();
         let texts = CounterTexts { texts, is_cut: false };
         let columns = ["user", "path.id"].map(str::to_owned);
-        UsageRow::new(&columns, texts, "weir:{x}".to_owned(), &limit, tiers)
+        UsageRow::new(&columns, texts, "weir:{x}".to_owned(), &limit, tiers, Micros::ZERO)
     }
 
     #[test]
@@ -164,6 +170,22 @@ mod tests {
         ] {
             let row = row(&["ann", "7"], tiers);
             assert_eq!((row.share, row.used(), row.tiers.len()), (share, used, tiers.len()));
+        }
+    }
+
+    /// The window is the current one, and not the 30 days that stand for a month.
+    #[test]
+    fn a_month_has_its_own_length() {
+        let starts = WindowStart { month: 1, day: 1, weekday: 1, hour: 0 };
+        let calendar = Calendar { period: Period::Month, zone: Zone::UTC, starts };
+        let tier =
+            Tier { requests: 10, window: calendar.nominal(), burst: 10, calendar: Some(calendar) };
+        let tiers = Box::from([tier]);
+        let limit = Limit { algorithm: Algorithm::FixedWindow, tiers, count_denied: false };
+        for (day, days) in [(0, 31.0), (31, 28.0), (59, 31.0), (90, 30.0)] {
+            let now = Micros::from_secs(86_400 * day);
+            let shown = UsageTier::new(&limit, &decision(0, 1, 9), now);
+            assert_eq!(shown.window_seconds, 86_400.0 * days, "day {day} of 1970");
         }
     }
 

@@ -11,6 +11,8 @@ use crate::support::weir::cli::{Run, run};
 use crate::support::weir::{Setup, Weir};
 use crate::support::window_edge::within_an_hour;
 
+mod planned;
+
 const RULES: &str = "
 domain: d
 descriptors:

@@ -1,5 +1,7 @@
 //! One counter on the admin port: its identity, its state, and its deletion.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -9,6 +11,7 @@ use crate::app::changes::DescriptorChanges;
 use crate::decision::Decision;
 use crate::descriptor::ParsedDescriptor;
 use crate::key::CounterKey;
+use crate::limit::{Limit, TierNumbers};
 use crate::limiter::{Counter, Limiter, NoCounter};
 use crate::plans::{PlanChoice, PlanLimit};
 use crate::rules::{Location, Rule, RuleSet};
@@ -110,19 +113,11 @@ pub(super) async fn read(
     hash: Option<String>,
     now: Micros,
 ) -> Result<String, CounterError> {
-    let numbers = changes.numbers.as_deref();
-    let changed = numbers.and_then(|numbers| counter.limit.with_numbers(numbers).ok());
-    let limit = match (&changed, plan.map(|plan| &plan.limit)) {
-        (Some(limit), _) => limit,
-        (None, Some(PlanLimit::Plan(limit))) => limit,
-        (None, Some(PlanLimit::Unlimited)) => {
-            let why =
-                "its plan is unlimited, so nothing is counted; POST it to /explain to see why";
-            return Err(CounterError::NoCounter(why.to_owned()));
-        }
-        (None, Some(PlanLimit::Own(_) | PlanLimit::Unknown { .. }) | None) => counter.limit,
+    let Some(limit) = limit_of(counter.limit, plan, changes.numbers.as_deref()) else {
+        let why = "its plan is unlimited, so nothing is counted; POST it to /explain to see why";
+        return Err(CounterError::NoCounter(why.to_owned()));
     };
-    let counter = &Counter { limit, ..*counter };
+    let counter = &Counter { limit: &limit, ..*counter };
     let tiers = limiter.inspect(counter, now).await.map_err(store_failed)?;
     let what_if = match counter.what_if() {
         Some(counter) => Some(what_if(limiter, &counter, now).await?),
@@ -143,6 +138,23 @@ pub(super) async fn read(
         changes: changes.shown,
         place: place(limiter, counter, hash),
     }))
+}
+
+/// The limit `own` of a rule with the `numbers` of a temporary change if they fit, or else with those of
+/// the `plan`. `None` if the plan is unlimited.
+pub(super) fn limit_of<'l>(
+    own: &'l Limit,
+    plan: Option<&'l PlanChoice<'_>>,
+    numbers: Option<&[TierNumbers]>,
+) -> Option<Cow<'l, Limit>> {
+    if let Some(changed) = numbers.and_then(|numbers| own.with_numbers(numbers).ok()) {
+        return Some(Cow::Owned(changed));
+    }
+    match plan.map(|plan| &plan.limit) {
+        Some(PlanLimit::Plan(limit)) => Some(Cow::Borrowed(limit.as_ref())),
+        Some(PlanLimit::Unlimited) => None,
+        Some(PlanLimit::Own(_) | PlanLimit::Unknown { .. }) | None => Some(Cow::Borrowed(own)),
+    }
 }
 
 /// The state of the counter of a what-if limit.

@@ -3,6 +3,7 @@
 //! One request reads at a time. With Redis, it sends a bounded number of commands, and its cursor says
 //! where the next one continues.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,13 @@ use tokio::time::timeout;
 
 use super::{AdminPages, counter};
 use crate::app::active_rules::RuleSnapshot;
+use crate::changes::AppliedChange;
 use crate::key::CounterKey;
+use crate::limit::Limit;
 use crate::limiter::{Counter, Limiter};
 use crate::rules::{Rule, RuleLimit, RuleSet};
 use crate::store::StoreError;
-use crate::time::{Clock, SystemClock};
+use crate::time::{Clock, Micros, SystemClock};
 use crate::usage::{
     CounterTexts, RowSelection, UsageAnswer, UsageCursor, UsageFailure, UsageFormat, UsagePage,
     UsageQuery, UsageRow, column_names, csv_header, csv_rows,
@@ -107,29 +110,41 @@ impl UsageReader {
         RowSelection::new(order, limit, min_used)
     }
 
-    /// The state of a counter. `None` if its rule is unlimited.
+    /// The state of a counter. `None` if its rule or its plan is unlimited.
     async fn row(
         &self,
         key: &CounterKey,
         texts: CounterTexts,
     ) -> Result<Option<UsageRow>, StoreError> {
-        let Some(found) = self.counter(key, &texts) else { return Ok(None) };
-        let tiers = self.limiter.inspect(&found, self.clock.now()).await?;
+        let now = self.clock.now();
+        let Some(limit) = self.limit(key, &texts, now) else { return Ok(None) };
+        let counter = Counter { rule: self.rule(), limit: &limit, key: *key };
+        let tiers = self.limiter.inspect(&counter, now).await?;
         let name = counter::key_name(&self.limiter, key);
-        Ok(Some(UsageRow::new(&self.columns, texts, name, found.limit, &tiers)))
+        Ok(Some(UsageRow::new(&self.columns, texts, name, &limit, &tiers, now)))
     }
 
-    /// The counter with these texts. If they determine its descriptor, it has the limit that a decision
-    /// would have, and otherwise that of the rule.
-    fn counter(&self, key: &CounterKey, texts: &CounterTexts) -> Option<Counter<'_>> {
+    /// The limit of the counter with these texts, as at `/counters`. If the texts do not determine its
+    /// descriptor, it is that of the rule, which a temporary change of the rule may change.
+    fn limit(&self, key: &CounterKey, texts: &CounterTexts, local: Micros) -> Option<Limit> {
         let rule = self.rule();
-        let RuleLimit::Limit(limit) = &rule.limit else { return None };
-        let own = Counter { rule, limit, key: *key };
+        let RuleLimit::Limit(own) = &rule.limit else { return None };
         let entries = rule.counted_entries(&texts.texts).filter(|_| !texts.is_cut);
-        let Some(entries) = entries else { return Some(own) };
+        let entries = entries.unwrap_or_default();
         let found = self.limiter.counter(&self.active.rules, &rule.domain, &entries).ok();
         // After a reload, another rule may match the descriptor.
-        Some(found.filter(|found| found.key == *key).unwrap_or(own))
+        let found = found.filter(|found| found.key == *key);
+        let plan = found.and_then(|found| self.limiter.plan_of(&found, &entries));
+        let changes = self.limiter.changes();
+        let active = changes.and_then(|all| Some((all.get()?, all.now(local))));
+        let change = active
+            .as_ref()
+            .and_then(|(active, now)| active.of(Some(rule), &rule.domain, &entries, *now));
+        let numbers = match change {
+            Some(AppliedChange::Limit(numbers)) => Some(numbers),
+            Some(AppliedChange::Block { .. } | AppliedChange::Bypass) | None => None,
+        };
+        counter::limit_of(own, plan.as_ref(), numbers).map(Cow::into_owned)
     }
 
     /// The page with `read`.
