@@ -3,6 +3,10 @@
 //! A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula, and values of requests
 //! are chosen by clients. Such a cell, and one that begins with a tab or a line break, gets an apostrophe
 //! before it (<https://owasp.org/www-community/attacks/CSV_Injection>).
+//!
+//! A spreadsheet may also separate cells by semicolons or tabs, as it does in many countries, and then a
+//! quote inside a cell does not quote. So a formula after such a separator or a line break gets an
+//! apostrophe too.
 
 use std::fmt::Display;
 
@@ -72,8 +76,7 @@ impl CsvLine {
 
     /// Adds a cell with a text.
     fn text(&mut self, text: &str) {
-        let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
-        let harmless = if is_formula { format!("'{text}") } else { text.to_owned() };
+        let harmless = harmless(text);
         if harmless.contains(['"', ',', '\r', '\n']) {
             self.cell(&format!("\"{}\"", harmless.replace('"', "\"\"")));
         } else {
@@ -93,6 +96,28 @@ impl CsvLine {
         self.0.push_str("\r\n");
         self.0
     }
+}
+
+/// `text` with an apostrophe before each part that a spreadsheet may take for a formula.
+fn harmless(text: &str) -> String {
+    let mut harmless = String::with_capacity(text.len() + 1);
+    if text.starts_with(['\t', '\r', '\n']) {
+        harmless.push('\'');
+    }
+    let mut begins_cell = true;
+    for character in text.chars() {
+        if begins_cell && matches!(character, '=' | '+' | '-' | '@') {
+            harmless.push('\'');
+        }
+        harmless.push(character);
+        // A quote at the beginning of a cell is not part of its text.
+        begins_cell = match character {
+            ';' | '\t' | '\r' | '\n' => true,
+            '"' => begins_cell,
+            _ => false,
+        };
+    }
+    harmless
 }
 
 #[cfg(test)]
@@ -119,9 +144,15 @@ mod tests {
             ("+1", "'+1"),
             ("-1", "'-1"),
             ("@SUM(A1)", "'@SUM(A1)"),
-            ("\t=1", "'\t=1"),
-            ("\r=1", "\"'\r=1\""),
-            ("\n=1", "\"'\n=1\""),
+            ("\t=1", "'\t'=1"),
+            ("\r=1", "\"'\r'=1\""),
+            ("\n=1", "\"'\n'=1\""),
+            ("\tx", "'\tx"),
+            ("a;=1", "a;'=1"),
+            ("a;b", "a;b"),
+            ("a;\"=1", "\"a;\"\"'=1\""),
+            ("a\t@SUM(A1);-1", "a\t'@SUM(A1);'-1"),
+            ("a\r\n+1", "\"a\r\n'+1\""),
             ("=HYPERLINK(\"x\",1)", "\"'=HYPERLINK(\"\"x\"\",1)\""),
             ("a=1", "a=1"),
             ("'=1", "'=1"),
