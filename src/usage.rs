@@ -47,7 +47,7 @@ pub use counter_texts::{CounterTexts, TEXTS_BYTES_MAX};
 pub use csv::{CSV_TYPE, csv_header, csv_rows};
 pub use cursor::UsageCursor;
 pub use name_reader::{NamePosition, NameReader};
-pub use name_set::{NameSet, StoredName};
+pub use name_set::{NameList, NameSet, StoredName};
 pub use name_store::NameStore;
 pub use query::{ROWS_MAX, UsageAnswer, UsageFailure, UsageFormat, UsageOrder, UsageQuery};
 pub use row_selection::RowSelection;
@@ -196,6 +196,11 @@ impl StoredName {
     /// The texts of the counter; `None` if the bytes are not those of texts.
     pub fn counter_texts(&self) -> Option<CounterTexts> {
         CounterTexts::decode(&self.texts)
+    }
+
+    /// Whether the bytes are those of texts.
+    fn has_texts(&self) -> bool {
+        self.counter_texts().is_some()
     }
 }
 

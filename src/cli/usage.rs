@@ -271,6 +271,7 @@ mod tests {
             order: UsageOrder::Nearest,
             columns: vec!["user".to_owned()],
             names_read: 1,
+            unreadable: 0,
             cursor: None,
             counters: vec![row],
         }

@@ -187,6 +187,7 @@ mod tests {
             order: UsageOrder::Name,
             columns: vec!["user".into(), "path.id".into()],
             names_read: 1,
+            unreadable: 0,
             cursor: None,
             counters: vec![row],
         };

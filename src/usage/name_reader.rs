@@ -2,8 +2,9 @@
 
 use futures_util::future::try_join_all;
 
-use super::name_set::{NameSet, SETS, StoredName, number_of};
+use super::name_set::{NameList, NameSet, SETS, StoredName, number_of};
 use super::name_store::NameStore;
+use super::set_commands::INSTANTS_END;
 use crate::key::{CounterKey, RuleId};
 use crate::store::StoreError;
 use crate::time::Micros;
@@ -51,6 +52,8 @@ pub struct NameReader<'s> {
     width: usize,
     /// Commands that are left.
     reads_left: usize,
+    /// Members that were read and are no names.
+    unreadable: u64,
 }
 
 impl<'s> NameReader<'s> {
@@ -65,7 +68,8 @@ impl<'s> NameReader<'s> {
     ) -> NameReader<'s> {
         let (least, most) = NAMES_PER_READ;
         let per_read = wanted.clamp(least, most);
-        NameReader { store, rule, local, position, per_read, width: 1, reads_left: reads }
+        let (width, reads_left, unreadable) = (1, reads, 0);
+        NameReader { store, rule, local, position, per_read, width, reads_left, unreadable }
     }
 
     /// The names after the last batch; `None` at the end, and when all commands were sent. A batch may be
@@ -85,8 +89,9 @@ impl<'s> NameReader<'s> {
         self.reads_left -= width;
         let mut names = Vec::new();
         for (number, of_set) in (set..).zip(sets) {
-            let SetPart { names: found, rest } = of_set;
+            let SetPart { names: found, unreadable, rest } = of_set;
             names.extend(found);
+            self.unreadable += unreadable;
             if let Some(rest) = rest {
                 // A large set. Those after it are read when it ends.
                 self.position = rest;
@@ -104,6 +109,11 @@ impl<'s> NameReader<'s> {
         (self.position.set < SETS).then_some(self.position)
     }
 
+    /// How many members were read that are no names, of this version of weir. They are left out.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
     /// Reads names of the set `number`: those after the position, or all.
     async fn read_set(&self, number: usize) -> Result<SetPart, StoreError> {
         let set = NameSet { rule: self.rule, number };
@@ -114,22 +124,33 @@ impl<'s> NameReader<'s> {
         };
         let now = self.store.now(set, self.local)?;
         let (at, _) = position.after;
-        let mut names = self.store.read(set, now.max(at), self.per_read).await?;
-        let is_full = names.len() >= self.per_read;
-        let mut rest = names.last().filter(|_| is_full).map(NamePosition::after);
+        let NameList { mut names, unreadable } =
+            self.store.read(set, now.max(at), self.per_read).await?;
+        let is_full = names.len() + unreadable.len() >= self.per_read;
+        let last_name = names.last().map(|name| (name.until, name.key));
+        let last_other = unreadable.last().map(|until| (*until, CounterKey([0, 0])));
+        let next = match last_name.max(last_other) {
+            Some(last) if last > position.after => last,
+            // More members than a command reads have one instant. The next read is after all of them.
+            _ => (Micros(at.0.saturating_add(1)), CounterKey([0, 0])),
+        };
+        let has_rest = is_full && next.0 < INSTANTS_END;
+        let rest = has_rest.then_some(NamePosition { set: number, after: next });
         names.retain(|name| (name.until, name.key) > position.after);
-        if is_full && names.is_empty() {
-            // More names than a command reads have one instant. The next read is after all of them.
-            let next = Micros(at.0.saturating_add(1));
-            rest = Some(NamePosition { set: number, after: (next, CounterKey([0, 0])) });
-        }
-        Ok(SetPart { names, rest })
+        let read = names.len();
+        names.retain(|name| NameSet::of(self.rule, &name.key) == set && name.has_texts());
+        // Those at the instant of the position were counted when it was reached.
+        let others = unreadable.iter().filter(|until| **until > at).count();
+        let unreadable = (others + read - names.len()) as u64;
+        Ok(SetPart { names, unreadable, rest })
     }
 }
 
 /// Names of one set.
 struct SetPart {
     names: Vec<StoredName>,
+    /// Members that are no names.
+    unreadable: u64,
     /// The position after them if the set has more.
     rest: Option<NamePosition>,
 }

@@ -36,6 +36,16 @@ pub struct StoredName {
     pub texts: Box<[u8]>,
 }
 
+/// What one command has read of a set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameList {
+    /// The names, in the order of their instants, then of their keys.
+    pub names: Vec<StoredName>,
+    /// The instants of members that are no names, in their order. Another program has written them, or
+    /// another version.
+    pub unreadable: Vec<Micros>,
+}
+
 impl NameSet {
     /// The set of a counter of `rule`.
     pub fn of(rule: RuleId, key: &CounterKey) -> NameSet {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt};
 
-use super::name_set::{NameSet, StoredName};
+use super::name_set::{NameList, NameSet, StoredName};
 use super::set_commands;
 use crate::store::{CommandBound, GuardedStore, RedisStore, SharedStore, StoreError};
 use crate::time::{Micros, SystemClock};
@@ -36,8 +36,7 @@ pub trait NameStore: Send + Sync + 'static {
         most: usize,
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
-    /// The first names of `set` that are kept at least until `from`, at most `most`. They are in the
-    /// order of their instants, then of their keys.
+    /// The first members of `set` that are kept at least until `from`, at most `most`.
     ///
     /// # Errors
     ///
@@ -47,7 +46,7 @@ pub trait NameStore: Send + Sync + 'static {
         set: NameSet,
         from: Micros,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredName>, StoreError>>;
+    ) -> BoxFuture<'_, Result<NameList, StoreError>>;
 }
 
 impl NameStore for GuardedStore<RedisStore, SystemClock> {
@@ -79,7 +78,7 @@ impl NameStore for GuardedStore<RedisStore, SystemClock> {
         set: NameSet,
         from: Micros,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredName>, StoreError>> {
+    ) -> BoxFuture<'_, Result<NameList, StoreError>> {
         async move {
             let key = set.redis_key();
             let words = set_commands::read(&key, from, most);

@@ -1,13 +1,17 @@
 //! The commands that write and read sorted sets of names, and their replies.
 
 use super::counter_texts::TEXTS_BYTES_MAX;
-use super::name_set::StoredName;
+use super::name_set::{NameList, StoredName};
 use crate::key::CounterKey;
 use crate::store::RedisValue;
 use crate::time::Micros;
 
 /// How much longer Redis keeps a set than its last name counts, for callers whose clocks are behind.
 const SPARE: Micros = Micros::SECOND;
+
+/// No name is kept until this instant, in the year 2255: a score is a double, which represents instants
+/// before it exactly.
+pub(super) const INSTANTS_END: Micros = Micros(1 << 53);
 
 /// Bytes of a counter's key in a member. In this form, keys sort as numbers.
 const KEY_BYTES: usize = 16;
@@ -47,23 +51,30 @@ pub(super) fn read(name: &str, from: Micros, most: usize) -> CommandWords {
     words(["ZRANGE", name, &from, "+inf", "BYSCORE", "LIMIT", "0", &most, "WITHSCORES"])
 }
 
-/// The names in the reply to [`read`]; `None` if it is no list of names.
-pub(super) fn decode(reply: &RedisValue) -> Option<Vec<StoredName>> {
+/// The members in the reply to [`read`]; `None` if it is no list of members with scores.
+pub(super) fn decode(reply: &RedisValue) -> Option<NameList> {
     let items = reply.list()?;
     let pairs = items.chunks_exact(2);
     if !pairs.remainder().is_empty() {
         return None;
     }
-    pairs.map(|pair| stored_name(&pair[0], &pair[1])).collect()
+    let mut list = NameList::default();
+    for pair in pairs {
+        let RedisValue::Bytes(member) = &pair[0] else { return None };
+        let score: f64 = pair[1].text()?.parse().ok()?;
+        match stored_name(member, score) {
+            Some(name) => list.names.push(name),
+            None => list.unreadable.push(Micros(score as u64)),
+        }
+    }
+    Some(list)
 }
 
-fn stored_name(member: &RedisValue, score: &RedisValue) -> Option<StoredName> {
-    let RedisValue::Bytes(member) = member else { return None };
+/// `None` if no weir of this version writes such a member.
+fn stored_name(member: &[u8], score: f64) -> Option<StoredName> {
     let (key, texts) = member.split_first_chunk::<KEY_BYTES>()?;
     let key = u128::from_be_bytes(*key);
-    // A score is a double, which represents instants until the year 2255 exactly.
-    let score: f64 = score.text()?.parse().ok()?;
-    let is_instant = score >= 0.0 && score < (1_u64 << 53) as f64 && score.fract() == 0.0;
+    let is_instant = score >= 0.0 && score < INSTANTS_END.0 as f64 && score.fract() == 0.0;
     let is_name = is_instant && texts.len() <= TEXTS_BYTES_MAX;
     is_name.then(|| StoredName {
         key: CounterKey([(key >> 64) as u64, key as u64]),
@@ -122,28 +133,49 @@ mod tests {
             let score = one.until.0.to_string().into_bytes();
             [RedisValue::Bytes(member(one)), RedisValue::Bytes(score)]
         });
-        assert_eq!(decode(&RedisValue::List(items.collect())), Some(names.to_vec()));
-        assert_eq!(decode(&RedisValue::List(Vec::new())), Some(Vec::new()));
+        let list = NameList { names: names.to_vec(), unreadable: Vec::new() };
+        assert_eq!(decode(&RedisValue::List(items.collect())), Some(list));
+        assert_eq!(decode(&RedisValue::List(Vec::new())), Some(NameList::default()));
+    }
+
+    fn text(text: &str) -> RedisValue {
+        RedisValue::Bytes(text.as_bytes().to_vec())
+    }
+
+    fn some_member() -> RedisValue {
+        text("0123456789abcdef=a")
+    }
+
+    /// Members of another program stand beside names, and do not hide them.
+    #[test]
+    fn other_members_are_unreadable() {
+        let long = text(&"x".repeat(KEY_BYTES + TEXTS_BYTES_MAX + 1));
+        for (other, score, instant) in [
+            (text("0123456789abcde"), "1", 1),
+            (text(""), "7", 7),
+            (long, "1", 1),
+            (some_member(), "-1", 0),
+            (some_member(), "1.5", 1),
+            (some_member(), "9007199254740992", 1 << 53),
+            (some_member(), "inf", u64::MAX),
+        ] {
+            let items = vec![some_member(), text("5"), other, text(score)];
+            let list = decode(&RedisValue::List(items)).expect("a list");
+            assert_eq!(list.names.len(), 1, "{score}");
+            assert_eq!(list.names[0].until, Micros(5));
+            assert_eq!(list.unreadable, [Micros(instant)], "{score}");
+        }
     }
 
     #[test]
-    fn other_replies_are_no_names() {
-        let text = |text: &str| RedisValue::Bytes(text.as_bytes().to_vec());
-        let member = || text("0123456789abcdef=a");
+    fn other_replies_are_no_lists() {
         for reply in [
             RedisValue::Nil,
             text("x"),
-            RedisValue::List(vec![member()]),
-            RedisValue::List(vec![text("0123456789abcde"), text("1")]),
-            RedisValue::List(vec![member(), RedisValue::Nil]),
+            RedisValue::List(vec![some_member()]),
+            RedisValue::List(vec![some_member(), RedisValue::Nil]),
             RedisValue::List(vec![RedisValue::Integer(1), text("1")]),
-            RedisValue::List(vec![member(), text("-1")]),
-            RedisValue::List(vec![member(), text("1.5")]),
-            RedisValue::List(vec![member(), text("inf")]),
-            RedisValue::List(vec![member(), text("nan")]),
-            RedisValue::List(vec![member(), text("9007199254740992")]),
-            RedisValue::List(vec![member(), text("x")]),
-            RedisValue::List(vec![text(&"x".repeat(KEY_BYTES + TEXTS_BYTES_MAX + 1)), text("1")]),
+            RedisValue::List(vec![some_member(), text("x")]),
         ] {
             assert_eq!(decode(&reply), None, "{reply:?}");
         }

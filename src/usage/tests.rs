@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::*;
 use crate::key::KeySeed;
 use crate::rules::{Found, Options, RuleLimit, RuleSet, SourceFile, compile};
+use crate::testing::lock;
 use crate::time::ManualClock;
 
 mod fake_names;
@@ -130,6 +131,51 @@ async fn small_sets_are_read_together() {
     assert_eq!(store.reads.load(Ordering::Relaxed), 128);
     assert!(batches <= 12, "{batches}");
     assert_eq!(reader.position(), None);
+}
+
+/// Members of another program hide no name, also if there are more of them than a command reads, and the
+/// listing ends.
+#[tokio::test]
+async fn other_members_are_counted() {
+    let (names, store, rules) = (UsageNames::shared(1_000_000), FakeNames::default(), rules());
+    let user = rule(&rules, "user");
+    for (number, value) in users(5_000).enumerate() {
+        hit(&names, user, &value, NOW.saturating_add(Micros(number as u64)));
+    }
+    while names.write_round(&store, NOW).await {}
+    let until = NOW.0 + 2 * LIFETIME.0;
+    let others = (0..90).map(|number| Micros(until + 50 * number)).chain([Micros(u64::MAX); 250]);
+    lock(&store.others).extend(others);
+    assert_eq!(read_all(&store, user, 1_000, 100).await.len(), 5_000);
+    let mut reader = NameReader::new(&store, user.id, NamePosition::START, (100, 1_000), NOW);
+    while reader.next().await.expect("the store answers").is_some() {}
+    assert_eq!(reader.position(), None);
+    // Of the last ones, a set has more than one command reads.
+    let unreadable = reader.unreadable();
+    assert!((128 * 91..=128 * (90 + 250)).contains(&unreadable), "{unreadable}");
+}
+
+/// A name of another set, and one whose texts are none, are no names.
+#[tokio::test]
+async fn foreign_names_are_left_out() {
+    let (store, rules) = (FakeNames::default(), rules());
+    let user = rule(&rules, "user");
+    let name = |key: [u64; 2], texts: &[u8]| StoredName {
+        key: CounterKey(key),
+        until: NOW.saturating_add(Micros::SECOND),
+        texts: texts.into(),
+    };
+    let texts = b"=\0\x01a";
+    let names = [name([1, 1], texts), name([2, 2], b"junk"), name([u64::MAX, 3], texts)];
+    let set = NameSet { rule: user.id, number: 0 };
+    store.write(set, &names, NOW, 1_000).await.expect("written");
+    let mut reader = NameReader::new(&store, user.id, NamePosition::START, (100, 200), NOW);
+    let mut found = Vec::new();
+    while let Some(names) = reader.next().await.expect("the store answers") {
+        found.extend(names);
+    }
+    assert_eq!(found, names[..1]);
+    assert_eq!((reader.unreadable(), reader.position()), (2, None));
 }
 
 /// Of more names of one instant than a command reads, some are not found. The listing ends.

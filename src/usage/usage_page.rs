@@ -31,6 +31,9 @@ pub struct UsagePage {
     pub columns: Vec<String>,
     /// Names that were read for this page.
     pub names_read: u64,
+    /// Members beside the names that this version of weir has not written. They are left out.
+    #[serde(default)]
+    pub unreadable: u64,
     /// The cursor of the next page; `None` after the last one.
     pub cursor: Option<String>,
     /// The rows.
@@ -202,6 +205,7 @@ mod tests {
             order: UsageOrder::Name,
             columns: vec!["user".into(), "path.id".into()],
             names_read: 2,
+            unreadable: 1,
             cursor: Some("r00".into()),
             counters: rows,
         };

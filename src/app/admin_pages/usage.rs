@@ -49,6 +49,7 @@ struct UsageReader {
 struct UsageRows {
     rows: Vec<UsageRow>,
     names_read: u64,
+    unreadable: u64,
     cursor: Option<UsageCursor>,
 }
 
@@ -165,6 +166,7 @@ impl UsageReader {
             order: self.query.order,
             columns: self.columns.clone(),
             names_read: read.names_read,
+            unreadable: read.unreadable,
             cursor: cursor.clone(),
             counters: read.rows,
         };

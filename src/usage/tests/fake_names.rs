@@ -9,12 +9,14 @@ use futures_util::future::{BoxFuture, FutureExt, ready};
 use crate::store::StoreError;
 use crate::testing::lock;
 use crate::time::Micros;
-use crate::usage::{NameSet, NameStore, StoredName};
+use crate::usage::{NameList, NameSet, NameStore, StoredName};
 
 /// Names by set, in the order of a sorted set.
 #[derive(Default)]
 pub(super) struct FakeNames {
     sets: Mutex<HashMap<NameSet, Vec<StoredName>>>,
+    /// The instants of members of each set that are no names.
+    pub(super) others: Mutex<Vec<Micros>>,
     pub(super) reads: AtomicUsize,
     pub(super) fails: AtomicBool,
 }
@@ -65,12 +67,24 @@ impl NameStore for FakeNames {
         set: NameSet,
         from: Micros,
         most: usize,
-    ) -> BoxFuture<'_, Result<Vec<StoredName>, StoreError>> {
+    ) -> BoxFuture<'_, Result<NameList, StoreError>> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         let sets = lock(&self.sets);
         let of_set = sets.get(&set).into_iter().flatten();
-        let names: Vec<StoredName> =
-            of_set.filter(|name| name.until >= from).take(most).cloned().collect();
-        ready(Ok(names)).boxed()
+        let names = of_set.filter(|name| name.until >= from).cloned().map(Ok);
+        let others = lock(&self.others);
+        let others = others.iter().filter(|until| **until >= from).copied().map(Err);
+        // In the order of their instants; of one instant, names are first.
+        let mut members: Vec<Result<StoredName, Micros>> = names.chain(others).collect();
+        members
+            .sort_by_key(|member| member.as_ref().map_or_else(|until| *until, |name| name.until));
+        let mut list = NameList::default();
+        for member in members.into_iter().take(most) {
+            match member {
+                Ok(name) => list.names.push(name),
+                Err(until) => list.unreadable.push(until),
+            }
+        }
+        ready(Ok(list)).boxed()
     }
 }

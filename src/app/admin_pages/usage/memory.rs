@@ -33,5 +33,5 @@ pub(super) fn read(reader: &UsageReader, names: &UsageNames) -> Result<UsageRows
             }
         }
     }
-    Ok(UsageRows { rows: selection.finish(), names_read, cursor })
+    Ok(UsageRows { rows: selection.finish(), names_read, unreadable: 0, cursor })
 }

@@ -67,12 +67,14 @@ pub(super) async fn read(
         }
     };
     let cursor = cursor.map(UsageCursor::Redis);
-    Ok(UsageRows { rows: selection.finish(), names_read, cursor })
+    let unreadable = names.unreadable();
+    Ok(UsageRows { rows: selection.finish(), names_read, unreadable, cursor })
 }
 
 /// The state of the counter of a name. A peek may be repeated.
 async fn row_of(reader: &UsageReader, name: &StoredName) -> Result<Option<UsageRow>, StoreError> {
-    let texts = name.counter_texts().ok_or(StoreError::InvalidReply)?;
+    // The reader leaves out those without texts.
+    let Some(texts) = name.counter_texts() else { return Ok(None) };
     let mut tries = 1;
     loop {
         match reader.row(&name.key, texts.clone()).await {
