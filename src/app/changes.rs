@@ -1,12 +1,13 @@
 //! Temporary changes: the thread of their registry, and what the admin port does with them.
 
 use std::sync::Arc;
+use std::time::Duration;
 use std::{io, thread};
 
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout;
 
 use super::active_rules::ActiveRules;
 use crate::changes::{
@@ -20,7 +21,7 @@ use crate::limiter::Limiter;
 use crate::rules::{Found, Rule, RuleSet};
 use crate::server::ChangeError;
 use crate::settings::Settings;
-use crate::time::{Clock, Micros, SystemClock};
+use crate::time::{Clock, Deadline, Micros, SystemClock};
 
 /// Commands that wait for the thread. More callers wait to send theirs.
 const COMMANDS_MAX: usize = 16;
@@ -90,21 +91,27 @@ impl ChangeThread {
     /// Executes commands, and refreshes the changes periodically, until the process ends.
     async fn run(mut self, mut commands: mpsc::Receiver<ChangeCommand>) {
         self.refresh().await;
-        let mut refreshed_at = Instant::now();
+        let mut due = Deadline::after(self.registry.period());
         loop {
             // Commands do not delay a refresh, however many there are.
-            let period = self.registry.period();
-            if period.is_some_and(|period| refreshed_at.elapsed() >= period) {
+            let left = due.left();
+            if left == Some(Duration::ZERO) {
                 self.refresh().await;
-                refreshed_at = Instant::now();
+                due = Deadline::after(self.registry.period());
                 continue;
             }
-            let next = match period {
-                Some(period) => timeout_at(refreshed_at + period, commands.recv()).await,
+            let next = match left {
+                Some(left) => timeout(left, commands.recv()).await,
                 None => Ok(commands.recv().await),
             };
             match next {
-                Ok(Some(command)) => self.execute(command).await,
+                Ok(Some(command)) => {
+                    self.execute(command).await;
+                    // A first change in memory begins the period.
+                    if left.is_none() {
+                        due = Deadline::after(self.registry.period());
+                    }
+                }
                 Ok(None) => return,
                 Err(_) => {}
             }

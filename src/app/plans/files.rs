@@ -205,7 +205,7 @@ mod tests {
             (
                 PLANS,
                 Some(&b"a,free\nb\n"[..]),
-                "plans.customers_file: customers.csv: line 2: `b` has",
+                "plans.customers_file: customers.csv: line 2: the plan is missing",
             ),
             (PLANS, Some(&b"1,a\n2,a\n3,a\n4,a\n5,a\n6,a\n7,a\n8,a\n9,a\n10,a\n11,a\n"[..]), {
                 "plans.customers_file: customers.csv: line 11: more than 10 customers; raise \
