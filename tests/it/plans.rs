@@ -221,7 +221,7 @@ fn a_bad_file_leaves_the_active_plans() {
     assert_eq!(limits(&client, &known), [1000, 10, 10]);
     for (name, bad, problem) in [
         ("plans.yaml", "plans: { free: { calls: -1 } }", "limit `calls`: `-1` is no whole number"),
-        ("customers.csv", "small,free\nsmall\n", "customers.csv: line 2: `small` has no plan"),
+        ("customers.csv", "small,free\nsmall\n", "customers.csv: line 2: the plan is missing"),
     ] {
         let good = std::fs::read_to_string(files.path(name)).expect("a file");
         files.replace(name, bad);
