@@ -54,6 +54,7 @@ mod support {
     pub(crate) mod envoy_gateway;
     pub(crate) mod http;
     pub(crate) mod metrics_page;
+    pub(crate) mod plans_page;
     pub(crate) mod plans_server;
     pub(crate) mod process;
     pub(crate) mod resident;

@@ -1,10 +1,9 @@
 //! Plans by HTTP: limits follow what the server sends, and a server that is slow, wrong or gone changes
 //! nothing.
 
-use serde_json::Value;
-
 use crate::support::certificates::Certificates;
 use crate::support::http::{get, send};
+use crate::support::plans_page::{left, page, until_error};
 use crate::support::plans_server::{PlansAnswer, PlansServer};
 use crate::support::rls::{Client, descriptor, request};
 use crate::support::wait::until;
@@ -42,28 +41,8 @@ fn url(server: &PlansServer) -> String {
     format!("http://{}/plans", server.address())
 }
 
-/// The remaining calls of a customer.
-fn left(client: &Client, customer: &str) -> u32 {
-    client.remaining("d", &[("api_key", customer)])
-}
-
 fn take(client: &Client, customer: &str) {
     client.check(request("d", vec![descriptor(&[("api_key", customer)])]));
-}
-
-fn page(weir: &Weir) -> Value {
-    get(weir.admin, "/plans").json()
-}
-
-/// Waits for an error at `/plans` with `part` in it, or for none.
-fn until_error(weir: &Weir, part: Option<&str>) {
-    until(&format!("the error {part:?}"), || {
-        let page = page(weir);
-        match (page["last_error"].as_str(), part) {
-            (Some(error), Some(part)) => error.contains(part),
-            (error, part) => error.is_none() && part.is_none(),
-        }
-    });
 }
 
 /// The first requests find the plans. A change needs no reload, and counts stay.

@@ -52,6 +52,7 @@ mod support {
     pub(crate) mod load;
     pub(crate) mod metrics_page;
     pub(crate) mod on_redis;
+    pub(crate) mod plans_page;
     pub(crate) mod process;
     pub(crate) mod quota_run;
     pub(crate) mod redis;

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-
-use crate::support::http::{get, send};
+use crate::support::http::send;
 use crate::support::on_redis::{cluster_url, over, ready};
+use crate::support::plans_page::{left, page, until_error};
 use crate::support::redis::cluster::Cluster;
 use crate::support::redis::hostile::{Hostile, Payload};
 use crate::support::redis::resp::{Client as RedisClient, Reply};
@@ -63,30 +62,10 @@ fn plans(weir: &Weir, words: &[&str]) -> String {
     run.stdout
 }
 
-/// The remaining calls of a customer.
-fn left(client: &Client, customer: &str) -> u32 {
-    client.remaining("d", &[("api_key", customer)])
-}
-
 /// Takes one call. Returns whether it passed.
 fn take(client: &Client, customer: &str) -> bool {
     let answer = client.check(request("d", vec![descriptor(&[("api_key", customer)])]));
     answer.overall_code == i32::from(Code::Ok)
-}
-
-fn page(weir: &Weir) -> Value {
-    get(weir.admin, "/plans").json()
-}
-
-/// Waits for an error at `/plans` with `part` in it, or for none.
-fn until_error(weir: &Weir, part: Option<&str>) {
-    until(&format!("the error {part:?}"), || {
-        let page = page(weir);
-        match (page["last_error"].as_str(), part) {
-            (Some(error), Some(part)) => error.contains(part),
-            (error, part) => error.is_none() && part.is_none(),
-        }
-    });
 }
 
 /// Assigns a customer as another program does: the hash and the stream in one transaction.
