@@ -8,7 +8,7 @@
 //! 3. the numbers of the rule.
 //!
 //! The algorithm and the windows are always those of the rule. A counter does not depend on numbers, so
-//! it keeps its count when a customer gets another plan.
+//! it continues when a customer gets another plan.
 //!
 //! A [`PlanBook`] has the plans of a source. The customers are in a [`CustomerTable`], which has all of
 //! them, or in a [`CustomerCache`], to which a [`CustomerSource`] adds those that requests name.

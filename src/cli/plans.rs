@@ -29,7 +29,7 @@ enum PlansCommand {
         #[command(flatten)]
         admin: AdminArgs,
     },
-    /// Set the numbers of a plan in Redis. Counters keep their counts.
+    /// Set the numbers of a plan in Redis. The counters continue.
     Set {
         /// Name of the plan.
         plan: String,
@@ -53,7 +53,7 @@ enum PlansCommand {
         #[command(flatten)]
         admin: AdminArgs,
     },
-    /// Assign a customer to a plan in Redis. Counters keep their counts.
+    /// Assign a customer to a plan in Redis. The counters continue.
     Assign {
         /// Name of the customer: the value in descriptors.
         customer: String,
