@@ -14,6 +14,7 @@
 //!
 //! **Invariant:** a thread never holds the locks of two shards at once.
 
+use std::hint::black_box;
 use std::sync::PoisonError;
 
 use self::budget::Budget;
@@ -51,6 +52,9 @@ const SHARDS_TRIED: usize = 8;
 /// Entries that a sweep examines each time it locks a shard. A sweep locks as many shards as its
 /// budget needs.
 const ENTRIES_PER_SLICE: u32 = 128;
+/// Counters from which [`MemoryStore::prefetch`] reads. Fewer take less than a megabyte, so most of them
+/// stay in a second-level cache without it.
+const PREFETCH_COUNTERS_MIN: usize = 16_384;
 
 /// Counters in the memory of this process.
 pub struct MemoryStore {
@@ -96,6 +100,38 @@ impl MemoryStore {
     pub fn apply_now(&self, key: &CounterKey, step: &Step) -> Result<Outcome, StoreError> {
         let result = self.shard(key).apply(key, step, &self.budget);
         result.or_else(|full| self.apply_after_eviction(full, key, step))
+    }
+
+    /// Applies `step` to the counter `key` without a lock, because the caller owns the store.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`apply_now`](MemoryStore::apply_now).
+    #[inline]
+    pub fn apply_owned(&mut self, key: &CounterKey, step: &Step) -> Result<Outcome, StoreError> {
+        let result = owned_shard(&mut self.shards, key).apply(key, step, &self.budget);
+        result.or_else(|full| self.apply_after_eviction(full, key, step))
+    }
+
+    /// Reads the counters `keys` into the caches of the processor, before steps on them. Changes nothing.
+    /// No read depends on another one of the same pass, so the processor waits for several at a time. A
+    /// small store is not read.
+    pub fn prefetch<'k>(&mut self, keys: impl Iterator<Item = &'k CounterKey> + Clone) {
+        if self.budget.counters() < PREFETCH_COUNTERS_MIN {
+            return;
+        }
+        // Two passes: a search that waits for its cell would end at a branch that is often mispredicted,
+        // and the processor would not begin the next read before it.
+        let mut cells = 0;
+        for key in keys.clone() {
+            cells ^= owned_shard(&mut self.shards, key).index.first_cell(key);
+        }
+        black_box(cells);
+        let mut entries = 0;
+        for key in keys {
+            entries ^= owned_shard(&mut self.shards, key).ends_of(key);
+        }
+        black_box(entries);
     }
 
     /// Evicts a counter of another shard and applies `step` again.
@@ -156,8 +192,7 @@ impl MemoryStore {
 
     /// The shard of `key`. Its index uses other bits of the key.
     fn shard(&self, key: &CounterKey) -> MutexGuard<'_, MemoryShard> {
-        let number = ((key.0[1] >> 32) * self.shards.len() as u64) >> 32;
-        self.lock(number as usize)
+        self.lock(shard_number(key, self.shards.len()))
     }
 
     fn next_shard(&self) -> MutexGuard<'_, MemoryShard> {
@@ -170,4 +205,16 @@ impl MemoryStore {
         // is consistent.
         self.shards[number].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The number of the shard of `key`, of `shards` in all.
+fn shard_number(key: &CounterKey, shards: usize) -> usize {
+    (((key.0[1] >> 32) * shards as u64) >> 32) as usize
+}
+
+/// The shard of `key`, without its lock.
+fn owned_shard<'s>(shards: &'s mut [PaddedShard], key: &CounterKey) -> &'s mut MemoryShard {
+    let number = shard_number(key, shards.len());
+    // As for a lock, a poisoned shard is consistent.
+    shards[number].0.get_mut().unwrap_or_else(PoisonError::into_inner)
 }

@@ -50,7 +50,12 @@ impl Budget {
 
     /// Whether the store has no counter.
     pub(super) fn is_empty(&self) -> bool {
-        self.counters.load(Relaxed) == 0
+        self.counters() == 0
+    }
+
+    /// The number of counters.
+    pub(super) fn counters(&self) -> usize {
+        self.counters.load(Relaxed)
     }
 
     /// Releases the room of one counter.
@@ -84,7 +89,7 @@ impl Budget {
     /// The totals, each read by itself.
     pub(super) fn snapshot(&self) -> MemorySnapshot {
         MemorySnapshot {
-            counters: self.counters.load(Relaxed) as u64,
+            counters: self.counters() as u64,
             large_bytes: self.large_bytes.load(Relaxed) as u64,
             evicted: self.evicted.load(Relaxed),
             refused: self.refused.load(Relaxed),

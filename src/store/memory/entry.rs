@@ -109,6 +109,11 @@ impl CounterEntry {
         self.fullness = meta.fullness;
     }
 
+    /// A number of both ends of the entry, which may be on two cache lines. It has no meaning.
+    pub(super) fn ends(&self) -> u64 {
+        self.key.0[0] ^ u64::from(self.expires_secs)
+    }
+
     /// Whether `state` fits into an entry.
     pub(super) fn fits(state: &State) -> bool {
         packed(state).is_some()

@@ -66,6 +66,11 @@ impl Index {
         }
     }
 
+    /// The cell where the search for `key` starts, to read it ahead of the search.
+    pub(super) fn first_cell(&self, key: &CounterKey) -> u32 {
+        self.cells.get(self.home(key)).copied().unwrap_or(EMPTY)
+    }
+
     /// Adds a counter that is not in the index. The index must not be tight.
     pub(super) fn insert(&mut self, key: &CounterKey, place: u32) {
         let mut at = self.home(key);

@@ -50,6 +50,11 @@ impl MemoryShard {
         self.index.find(key, |place| self.slab.get(place).key == *key)
     }
 
+    /// [`CounterEntry::ends`] of the counter `key`; 0 if there is none.
+    pub(super) fn ends_of(&self, key: &CounterKey) -> u64 {
+        self.find(key).map_or(0, |place| self.slab.get(place).ends())
+    }
+
     /// The state of the counter at `place`.
     pub(super) fn state(&self, place: u32) -> Option<State> {
         let entry = self.slab.get(place);

@@ -104,6 +104,7 @@ proptest! {
         actions in proptest::collection::vec(action(), 1..300),
     ) {
         let store = MemoryStore::new(1000);
+        let mut owned = MemoryStore::new(1000);
         let mut model: HashMap<u64, Option<State>> = HashMap::new();
         let mut now = Micros::from_secs(1000);
         for action in actions {
@@ -113,17 +114,43 @@ proptest! {
                     let params = params(n, now, hits);
                     let step = Step { now, hits, count_denied, lease, params };
                     let expected = step.apply(model.entry(n).or_default());
+                    let by_owner = owned.apply_owned(&key(n), &step);
+                    prop_assert_eq!(by_owner, Ok(expected.clone()), "{:?}", step);
                     prop_assert_eq!(store.apply_now(&key(n), &step), Ok(expected), "{:?}", step);
                 }
                 Action::Wait(length) => now = now.saturating_add(length),
-                Action::Sweep => drop(store.sweep(now, 1000)),
+                Action::Sweep => {
+                    store.sweep(now, 1000);
+                    owned.sweep(now, 1000);
+                }
                 Action::Delete(n) => {
                     store.delete(&key(n));
+                    owned.delete(&key(n));
                     model.remove(&n);
                 }
             }
             assert_consistent(&store);
+            assert_consistent(&owned);
         }
         prop_assert_eq!(store.snapshot().evicted, 0);
     }
+}
+
+/// Reading ahead changes no counter and creates none.
+#[test]
+fn prefetched_counters_are_unchanged() {
+    let now = Micros::from_secs(1000);
+    let mut store = MemoryStore::new(100_000);
+    let known = PREFETCH_COUNTERS_MIN as u64;
+    for n in 0..known {
+        store
+            .apply_owned(&key(n), &count_per(60, now, 1 + n as i64 % 5, 10))
+            .expect("there is room");
+    }
+    let keys: Vec<CounterKey> = (0..known + 100).map(key).collect();
+    let states = |store: &MemoryStore| keys.iter().map(|key| store.get(key)).collect::<Vec<_>>();
+    let before = (states(&store), store.snapshot());
+    store.prefetch(keys.iter());
+    assert_eq!((states(&store), store.snapshot()), before);
+    assert_consistent(&store);
 }
