@@ -11,6 +11,8 @@
 //!
 //! `resolved.rs` lists the types of a descriptor from request to decision.
 //!
+//! `codes.rs` decides requests of which only the codes are needed, by the same parts.
+//!
 //! A check never fails. If the store returns an error, the rule's `on_error` decides.
 
 use std::future::poll_fn;
@@ -22,12 +24,11 @@ use std::task::Poll;
 use futures_util::future::{BoxFuture, join_all};
 use smallvec::SmallVec;
 
-use crate::algorithm;
 use crate::changes::CurrentChanges;
 use crate::decision::{Code, DecisionReason, Status, Verdict};
 use crate::descriptor::Request;
 use crate::key::KeySeed;
-use crate::limit::{Algorithm, Mode, OnError};
+use crate::limit::{Mode, OnError};
 use crate::modes::Modes;
 use crate::rules::{DeniedRequests, RuleSet};
 use crate::settings::ResponseSettings;
@@ -37,6 +38,7 @@ use crate::usage::UsageNames;
 
 mod backend;
 mod changed;
+mod codes;
 mod decided;
 mod divided;
 mod fallback;
@@ -58,6 +60,7 @@ mod what_if;
 mod tests;
 
 pub use backend::Backend;
+pub use codes::{CodeQueue, DescriptorCode};
 pub use divided::{DividedCheck, DividedResult, DividedRules};
 pub use fallback::LocalCounters;
 pub use inspect::{Counter, NoCounter, find_counter};
@@ -308,9 +311,8 @@ impl<S: SharedStore> Limiter<S> {
     ) -> Verdict {
         let config = &self.config;
         let statuses: Vec<Status> = decided.iter().map(DecidedDescriptor::status).collect();
-        let folded = fold::overall(config.quota_mode, decided, &statuses);
-        let shadowed = config.shadow_mode && folded == Code::OverLimit;
-        let code = if shadowed { Code::Ok } else { folded };
+        let codes = decided.iter().zip(&statuses).map(|(one, status)| (one.resolved, status.code));
+        let (code, shadowed) = fold::response_code(config, codes);
         let headers = headers::all(config, code, decided, &statuses);
         let mut metadata = metadata::of(config.dynamic_metadata, request, decided, &statuses);
         metadata::add_fallbacks(decided, &mut metadata);
@@ -354,20 +356,13 @@ impl<S: SharedStore> Limiter<S> {
                 }
                 continue;
             }
-            // A shadow rule passes hits that its counter denied. Windows count all of them. A log
-            // and a bucket count only a part, so refunding all would free hits of others.
-            let counts_denied = match limit.algorithm {
-                Algorithm::FixedWindow | Algorithm::SlidingWindow => limit.count_denied,
-                Algorithm::SlidingWindowLog
-                | Algorithm::TokenBucket
-                | Algorithm::LeakyBucket
-                | Algorithm::Concurrency => false,
-            };
-            let counted = decision.allowed || counts_denied;
+            if !free || status.code != Code::Ok {
+                continue;
+            }
             let Ok(now) = self.backend.now(key, now) else { continue };
-            if free && counted && status.code == Code::Ok {
+            if let Some(step) = fold::refund(limit, hits, decision.allowed, now) {
                 let mode = rule.map_or(Mode::Exact, |rule| rule.mode);
-                self.backend.apply_detached(key, mode, algorithm::plan(limit, -hits, now));
+                self.backend.apply_detached(key, mode, step);
             }
         }
     }

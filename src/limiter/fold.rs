@@ -4,10 +4,13 @@ use serde_json::{Map, Value, json};
 
 use super::decided::DecidedDescriptor;
 use super::resolved::ResolvedDescriptor;
+use crate::algorithm;
 use crate::decision::{Code, CurrentLimit, Decision, DecisionReason, Status};
 use crate::lease_rollback::{LeaseRollback, RollbackAction};
 use crate::limit::{Algorithm, Limit, Tier, Unit};
 use crate::rules::Rule;
+use crate::settings::ResponseSettings;
+use crate::step::Step;
 use crate::time::Micros;
 
 /// The remaining hits of an unlimited rule: the largest number that the protocol can carry.
@@ -41,47 +44,58 @@ pub(super) fn take_rollback(
     Some(rollback)
 }
 
-/// The overall code. It is over the limit if any ordinary descriptor is over its limit, or if there
-/// are quota descriptors and all of them are over theirs.
+/// The code of the response to descriptors with these codes, and whether the request is over its limit
+/// and passes in global shadow mode.
 ///
-/// Global quota mode makes every descriptor a quota descriptor. This includes descriptors without a
-/// limit, which pass, but not those of unlimited rules, or with a temporary block or bypass.
-pub(super) fn overall(
-    global_quota: bool,
-    decided: &[DecidedDescriptor<'_>],
-    statuses: &[Status],
-) -> Code {
+/// A request is over its limit if any ordinary descriptor is over its limit, or if there are quota
+/// descriptors and all of them are over theirs. Global quota mode makes every descriptor a quota
+/// descriptor. This includes descriptors without a limit, which pass, but not those of unlimited rules, or
+/// with a temporary block or bypass.
+#[inline]
+pub(super) fn response_code<'d, 'r: 'd>(
+    config: &ResponseSettings,
+    descriptors: impl Iterator<Item = (&'d ResolvedDescriptor<'r>, Code)>,
+) -> (Code, bool) {
+    let mut ordinary_over = false;
     let mut quota = 0_usize;
     let mut quota_over = 0_usize;
-    for (one, status) in decided.iter().zip(statuses) {
-        let over = status.code == Code::OverLimit;
-        if one.is_quota(global_quota) {
+    for (resolved, code) in descriptors {
+        let over = code == Code::OverLimit;
+        if resolved.is_quota(config.quota_mode) {
             quota += 1;
             quota_over += usize::from(over);
-        } else if over {
-            return Code::OverLimit;
+        } else {
+            ordinary_over |= over;
         }
     }
-    if quota > 0 && quota == quota_over { Code::OverLimit } else { Code::Ok }
+    let over = ordinary_over || (quota > 0 && quota == quota_over);
+    let shadowed = config.shadow_mode && over;
+    (if over && !shadowed { Code::OverLimit } else { Code::Ok }, shadowed)
+}
+
+/// The code of a descriptor whose hits were `allowed` or not. In shadow mode, denied hits pass.
+#[inline]
+pub(super) fn descriptor_code(allowed: bool, shadow: bool) -> Code {
+    if allowed || shadow { Code::Ok } else { Code::OverLimit }
+}
+
+/// The step that gives the `hits` of a descriptor back, whose counter has allowed them or not. `None` if
+/// the counter has not counted all of them.
+///
+/// A shadow rule passes hits that its counter denied. Windows count all of them. A log and a bucket count
+/// only a part, so refunding all would free hits of others.
+pub(super) fn refund(limit: &Limit, hits: i64, allowed: bool, now: Micros) -> Option<Step> {
+    let counts_denied = match limit.algorithm {
+        Algorithm::FixedWindow | Algorithm::SlidingWindow => limit.count_denied,
+        Algorithm::SlidingWindowLog
+        | Algorithm::TokenBucket
+        | Algorithm::LeakyBucket
+        | Algorithm::Concurrency => false,
+    };
+    (allowed || counts_denied).then(|| algorithm::plan(limit, -hits, now))
 }
 
 impl DecidedDescriptor<'_> {
-    /// Whether this is a quota descriptor, which denies only if all other quota descriptors do. A block
-    /// always denies, and a bypass has no part in this.
-    pub(super) fn is_quota(&self, global_quota: bool) -> bool {
-        let is_exempt = matches!(
-            self.reason,
-            DecisionReason::Unlimited(_)
-                | DecisionReason::Blocked { .. }
-                | DecisionReason::Bypassed { .. }
-        );
-        if global_quota {
-            return !is_exempt;
-        }
-        let exempt = is_exempt || matches!(self.reason, DecisionReason::Replaced(_));
-        !exempt && self.resolved.rule().is_some_and(|rule| rule.quota_mode)
-    }
-
     /// The status of this descriptor.
     pub(super) fn status(&self) -> Status {
         let status = |code, limit, remaining, reset_after| Status {
@@ -105,14 +119,13 @@ impl DecidedDescriptor<'_> {
                 status(Code::OverLimit, None, 0, Some(*reset_after))
             }
             DecisionReason::Counted { decision, shadow, .. } => {
-                let over = !decision.allowed && !shadow;
-                let code = if over { Code::OverLimit } else { Code::Ok };
+                let code = descriptor_code(decision.allowed, shadow);
                 let limit = self.current_limit(decision.tier);
                 status(code, limit, decision.remaining, Some(self.reset_after(&decision)))
             }
             DecisionReason::Fallback { allowed, decision, .. } => {
                 let shadow = self.resolved.rule().is_some_and(|rule| rule.shadow_mode);
-                let code = if allowed || shadow { Code::Ok } else { Code::OverLimit };
+                let code = descriptor_code(allowed, shadow);
                 // Envoy shows a limit of a status to clients, with its remaining hits. Nothing was
                 // counted without a decision, so there is none to show.
                 let Some(decision) = decision else { return status(code, None, 0, None) };

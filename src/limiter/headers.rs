@@ -45,7 +45,7 @@ fn reported_limit<'d>(
 ) -> Option<ReportedLimit<'d>> {
     let DecisionReason::Counted { decision, .. } = &one.reason else { return None };
     let limit = one.resolved.limit()?;
-    let quota = one.is_quota(config.quota_mode);
+    let quota = one.resolved.is_quota(config.quota_mode);
     let (rule, code, by_share) = (one.resolved.rule(), status.code, one.by_share);
     Some(ReportedLimit { rule, limit, decision, code, quota, by_share })
 }

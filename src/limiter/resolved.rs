@@ -84,6 +84,23 @@ impl<'r> ResolvedDescriptor<'r> {
         }
     }
 
+    /// Whether this is a quota descriptor, which denies only if all other quota descriptors do. A block
+    /// always denies, and a bypass has no part in this.
+    pub(super) fn is_quota(&self, global_quota: bool) -> bool {
+        let (is_exempt, is_replaced) = match self {
+            ResolvedDescriptor::Uncounted { reason, .. } => (
+                matches!(reason, DecisionReason::Unlimited(_) | DecisionReason::Bypassed { .. }),
+                matches!(reason, DecisionReason::Replaced(_)),
+            ),
+            ResolvedDescriptor::Blocked { .. } => (true, false),
+            ResolvedDescriptor::Counter(_) => (false, false),
+        };
+        if global_quota {
+            return !is_exempt;
+        }
+        !is_exempt && !is_replaced && self.rule().is_some_and(|rule| rule.quota_mode)
+    }
+
     /// Whether a temporary change lets the hits pass without a count.
     pub(super) fn is_bypassed(&self) -> bool {
         matches!(

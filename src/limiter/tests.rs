@@ -11,6 +11,7 @@ use crate::store_error::StoreError;
 use crate::testing::{FakeResult, FakeStore};
 
 mod changes;
+mod codes;
 mod costs;
 mod divided;
 mod large_limits;
