@@ -4,9 +4,11 @@
 //!
 //! 1. `line_reader` splits it into bounded lines.
 //! 2. `call_reader` reads the lines into batches of calls, in the form of the decision log or of
-//!    Envoy's access log, and sets the instant of each call.
+//!    Envoy's access log, and sets the instant of each call. `canonical_line` reads nearly all lines of the
+//!    decision log, without an allocation and without a parser of JSON.
 //! 3. `side` decides a batch by one rule set, with its own counters in memory. The limiter is that of
-//!    the service, so the verdicts are too. Each rule set has a thread.
+//!    the service, so the verdicts are too. Most calls need codes only, and no responses. Each rule set has
+//!    a thread, which owns its counters, so that they need no locks.
 //! 4. `comparison` adds the verdicts up, in bounded memory.
 //! 5. `report` has the result, and `report_text` writes it.
 //!
@@ -20,6 +22,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, Scope};
 
 use crate::limit::OnError;
+use crate::plans::Plans;
 use crate::rules::RuleSet;
 use crate::settings::ResponseSettings;
 
@@ -30,6 +33,7 @@ mod comparison;
 mod differences;
 mod envoy_log;
 mod lease_names;
+mod line_call;
 mod line_problem;
 mod line_reader;
 mod report;
@@ -70,18 +74,36 @@ pub struct ReplayOptions {
     pub max_counters: usize,
 }
 
+/// One of the two rule sets of a replay.
+#[derive(Clone)]
+pub struct ReplayRules<'r> {
+    /// The rules.
+    pub rules: &'r RuleSet,
+    /// The plans of rules with `limit_from`, which stay the same for the whole replay. `None`: these rules
+    /// decide by their own numbers.
+    pub plans: Option<Arc<Plans>>,
+}
+
+impl<'r> From<&'r RuleSet> for ReplayRules<'r> {
+    /// The rules without plans.
+    fn from(rules: &'r RuleSet) -> ReplayRules<'r> {
+        ReplayRules { rules, plans: None }
+    }
+}
+
 /// Decides the calls of `input` by the rules `old` and by the rules `new`.
 ///
 /// # Errors
 ///
 /// The error of the input, or of the operating system when a thread does not start.
-pub fn replay(
+pub fn replay<'r>(
     input: impl Read,
-    old: &RuleSet,
-    new: &RuleSet,
+    old: impl Into<ReplayRules<'r>>,
+    new: impl Into<ReplayRules<'r>>,
     options: &ReplayOptions,
 ) -> io::Result<ReplayReport> {
-    let (rows, [rows_of_old, rows_of_new]) = RuleRows::new([old, new]);
+    let (old, new) = (old.into(), new.into());
+    let (rows, [rows_of_old, rows_of_new]) = RuleRows::new([old.rules, new.rules]);
     let mut old = ReplaySide::new(old, rows_of_old, options);
     let mut new = ReplaySide::new(new, rows_of_new, options);
     let mut reader = CallReader::new(input, options.form, options.domain.as_deref());

@@ -3,10 +3,13 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
+use super::line_call::{CallDescriptor, EntryPlace, LineCall, TextPlace};
 use crate::decision::Code;
 use crate::decision_record::{RecordedDescriptor, RecordedRequest};
 use crate::descriptor::{Descriptor, Entry, LEASE_KEY, Request, RequestError, TraceContext};
-use crate::limit::{HITS_END, Override};
+use crate::limit::HITS_END;
 use crate::time::Micros;
 
 /// The most calls of a batch. Its texts then fit into a second-level cache.
@@ -16,20 +19,20 @@ const CALLS_MAX: usize = 1024;
 const TEXT_BYTES: usize = 1 << 20;
 
 /// The most descriptors of a call: the highest `request.max_descriptors`.
-const DESCRIPTORS_MAX: usize = 10_000;
+pub(super) const DESCRIPTORS_MAX: usize = 10_000;
 
 /// The most entries of a descriptor: the highest `request.max_entries`.
-const ENTRIES_MAX: usize = 1_000;
+pub(super) const ENTRIES_MAX: usize = 1_000;
 
 /// The last instant that algorithms count exactly, in the year 2112.
-const LAST_INSTANT: u64 = (1 << 52) - 1;
+pub(super) const LAST_INSTANT: u64 = (1 << 52) - 1;
 
 /// Calls in the order of the recording.
 #[derive(Debug, Default)]
 pub(super) struct CallBatch {
     texts: String,
     entries: Vec<EntryPlace>,
-    descriptors: Vec<BatchDescriptor>,
+    descriptors: Vec<CallDescriptor>,
     calls: Vec<BatchCall>,
 }
 
@@ -48,32 +51,6 @@ pub(super) struct BatchCall {
     hits: u32,
     first_descriptor: u32,
     descriptors_end: u32,
-}
-
-/// A descriptor of a batch. Its entries end where those of the next one begin.
-#[derive(Debug)]
-struct BatchDescriptor {
-    first_entry: u32,
-    entries_end: u32,
-    limit: Option<Override>,
-    hits_addend: Option<u64>,
-    is_negative_hits: bool,
-    recorded: Option<Code>,
-}
-
-/// The place of a text in the buffer of a batch.
-#[derive(Clone, Copy, Debug)]
-struct TextPlace {
-    start: u32,
-    end: u32,
-}
-
-/// The places of a key and of the value behind it.
-#[derive(Clone, Copy, Debug)]
-struct EntryPlace {
-    start: u32,
-    key_end: u32,
-    value_end: u32,
 }
 
 impl CallBatch {
@@ -100,13 +77,41 @@ impl CallBatch {
         self.descriptors.len()
     }
 
+    /// Adds a call, which is in `line` and decided as of `at`.
+    pub(super) fn push_line(&mut self, line: &str, call: &LineCall, at: Micros) {
+        let domain = self.push_domain(call.domain.of(line));
+        let lease = call.lease.map(|place| self.push_text(place.of(line)));
+        let first_entry = self.entries.len() as u32;
+        let first_descriptor = self.descriptors.len() as u32;
+        for descriptor in &call.descriptors {
+            let places = &call.entries[descriptor.entries()];
+            if let (Some(first), Some(last)) = (places.first(), places.last()) {
+                // The entries are next to each other in the line, so one copy has all of them.
+                let (start, end) = (first.key.start, last.value.end);
+                let copy = self.push_text(TextPlace { start, end }.of(line)).start;
+                self.entries.extend(places.iter().map(|place| place.moved(start, copy)));
+            }
+            self.descriptors.push(CallDescriptor {
+                first_entry: first_entry + descriptor.first_entry,
+                entries_end: first_entry + descriptor.entries_end,
+                ..*descriptor
+            });
+        }
+        self.calls.push(BatchCall {
+            at,
+            recorded: call.code,
+            names_lease: call.names_lease,
+            domain,
+            lease,
+            hits: call.hits,
+            first_descriptor,
+            descriptors_end: self.descriptors.len() as u32,
+        });
+    }
+
     /// Adds a call that [`problem`] accepts, decided as of `at`.
     pub(super) fn push(&mut self, call: &RecordedRequest<'_>, at: Micros) {
-        // Nearly all calls have the domain of the call before.
-        let domain = match self.calls.last() {
-            Some(before) if self.text(before.domain) == call.domain => before.domain,
-            _ => self.push_text(&call.domain),
-        };
+        let domain = self.push_domain(&call.domain);
         let lease = call.descriptors.iter().find_map(|one| one.lease.as_deref());
         let lease = lease.map(|id| self.push_text(id));
         let first_descriptor = self.descriptors.len() as u32;
@@ -133,11 +138,10 @@ impl CallBatch {
         for entry in &descriptor.entries {
             let Entry { key, value } = entry.as_entry();
             names_lease |= key == LEASE_KEY;
-            let TextPlace { start, end: key_end } = self.push_text(key);
-            let TextPlace { end: value_end, .. } = self.push_text(value);
-            self.entries.push(EntryPlace { start, key_end, value_end });
+            let (key, value) = (self.push_text(key), self.push_text(value));
+            self.entries.push(EntryPlace { key, value });
         }
-        self.descriptors.push(BatchDescriptor {
+        self.descriptors.push(CallDescriptor {
             first_entry,
             entries_end: self.entries.len() as u32,
             limit: descriptor.limit,
@@ -148,6 +152,14 @@ impl CallBatch {
         names_lease
     }
 
+    /// Adds the domain of a call. Nearly all calls have that of the call before.
+    fn push_domain(&mut self, domain: &str) -> TextPlace {
+        match self.calls.last() {
+            Some(before) if before.domain.of(&self.texts) == domain => before.domain,
+            _ => self.push_text(domain),
+        }
+    }
+
     /// Adds a text. A batch has less than 4 GiB of them, because a line has a bound.
     fn push_text(&mut self, text: &str) -> TextPlace {
         let start = self.texts.len() as u32;
@@ -155,29 +167,18 @@ impl CallBatch {
         TextPlace { start, end: self.texts.len() as u32 }
     }
 
-    fn text(&self, place: TextPlace) -> &str {
-        &self.texts[place.start as usize..place.end as usize]
-    }
-
     fn entry(&self, place: &EntryPlace) -> Entry<'_> {
-        let EntryPlace { start, key_end, value_end } = *place;
-        let key = self.text(TextPlace { start, end: key_end });
-        Entry { key, value: self.text(TextPlace { start: key_end, end: value_end }) }
+        Entry { key: place.key.of(&self.texts), value: place.value.of(&self.texts) }
     }
 
     /// The domain of a call.
     pub(super) fn domain(&self, call: &BatchCall) -> &str {
-        self.text(call.domain)
+        call.domain.of(&self.texts)
     }
 
     /// The recorded id of the lease that a call opened. It may be hashed.
     pub(super) fn lease(&self, call: &BatchCall) -> Option<&str> {
-        call.lease.map(|place| self.text(place))
-    }
-
-    /// The entries of all descriptors.
-    pub(super) fn entries(&self) -> Vec<Entry<'_>> {
-        self.entries.iter().map(|place| self.entry(place)).collect()
+        call.lease.map(|place| place.of(&self.texts))
     }
 
     /// The entries of descriptor number `index` of the batch.
@@ -186,31 +187,37 @@ impl CallBatch {
         self.entries[places].iter().map(|place| self.entry(place)).collect()
     }
 
-    /// All descriptors. `entries` are those of [`CallBatch::entries`].
-    pub(super) fn descriptors<'e>(&self, entries: &'e [Entry<'e>]) -> Vec<Descriptor<'e>> {
-        let descriptor = |one: &BatchDescriptor| Descriptor {
-            entries: &entries[one.entries()],
-            limit: one.limit,
-            hits_addend: one.hits_addend,
-            is_negative_hits: one.is_negative_hits,
-        };
-        self.descriptors.iter().map(descriptor).collect()
-    }
-
-    /// The request of a call. `descriptors` are those of [`CallBatch::descriptors`].
-    pub(super) fn request<'r>(
-        &'r self,
+    /// Calls `decide` with the request of a call, and returns its result. A request of a few entries needs
+    /// no allocation.
+    pub(super) fn with_request<T>(
+        &self,
         call: &BatchCall,
-        descriptors: &'r [Descriptor<'r>],
-    ) -> Request<'r> {
-        Request {
-            domain: self.text(call.domain),
-            descriptors: &descriptors[call.descriptors()],
+        decide: impl FnOnce(&Request<'_>) -> T,
+    ) -> T {
+        let descriptors = &self.descriptors[call.descriptors()];
+        let first = descriptors.first().map_or(0, |one| one.first_entry as usize);
+        let end = descriptors.last().map_or(first, |one| one.entries_end as usize);
+        let entries: SmallVec<[Entry<'_>; 8]> =
+            self.entries[first..end].iter().map(|place| self.entry(place)).collect();
+        let descriptor = |one: &CallDescriptor| {
+            let places = one.entries();
+            Descriptor {
+                entries: &entries[places.start - first..places.end - first],
+                limit: one.limit,
+                hits_addend: one.hits_addend,
+                is_negative_hits: one.is_negative_hits,
+            }
+        };
+        let descriptors: SmallVec<[Descriptor<'_>; 2]> =
+            descriptors.iter().map(descriptor).collect();
+        decide(&Request {
+            domain: self.domain(call),
+            descriptors: &descriptors,
             hits_addend: call.hits,
             timeout: None,
             trace: TraceContext::default(),
             must_decide: None,
-        }
+        })
     }
 
     /// The hits that descriptor number `index` of the batch, which is one of `call`, takes; 0 for a peek,
@@ -233,12 +240,6 @@ impl BatchCall {
     /// The numbers of its descriptors in the batch.
     pub(super) fn descriptors(&self) -> Range<usize> {
         self.first_descriptor as usize..self.descriptors_end as usize
-    }
-}
-
-impl BatchDescriptor {
-    fn entries(&self) -> Range<usize> {
-        self.first_entry as usize..self.entries_end as usize
     }
 }
 

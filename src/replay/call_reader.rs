@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::call_batch::{self, CallBatch};
 use super::canonical_line;
 use super::envoy_log;
+use super::line_call::LineCall;
 use super::line_problem::{BadLine, json_problem};
 use super::line_reader::LineReader;
 use crate::decision_record::{LINE_BYTES_MAX, RecordedRequest};
@@ -51,6 +52,8 @@ pub(super) struct CallReader<'o, R> {
     /// Only calls of this domain are decided; `None` for all.
     domain: Option<&'o str>,
     totals: LineTotals,
+    /// The call of the line that was read last, if it is canonical.
+    canonical: LineCall,
     /// The instants of the first and of the latest call.
     span: Option<(Micros, Micros)>,
 }
@@ -59,7 +62,7 @@ impl<'o, R: Read> CallReader<'o, R> {
     /// The calls of `input`, or those of one domain.
     pub(super) fn new(input: R, form: LineForm, domain: Option<&'o str>) -> CallReader<'o, R> {
         let (lines, totals) = (LineReader::new(input), LineTotals::default());
-        CallReader { lines, form, domain, totals, span: None }
+        CallReader { lines, form, domain, totals, canonical: LineCall::default(), span: None }
     }
 
     /// Replaces the calls of `batch` by the next ones. Returns whether there are any.
@@ -77,6 +80,18 @@ impl<'o, R: Read> CallReader<'o, R> {
                 bad(&mut self.totals, line.number, &problem);
                 continue;
             };
+            if self.form == LineForm::DecisionLog
+                && let Some(text) = canonical_line::read(bytes, &mut self.canonical)
+            {
+                let call = &self.canonical;
+                if self.domain.is_some_and(|domain| call.domain.of(text) != domain) {
+                    self.totals.other_domains += 1;
+                } else {
+                    let at = advance(&mut self.span, Micros(call.at), &mut self.totals);
+                    batch.push_line(text, call, at);
+                }
+                continue;
+            }
             if bytes.iter().all(u8::is_ascii_whitespace) {
                 continue;
             }
@@ -108,9 +123,6 @@ impl<'o, R: Read> CallReader<'o, R> {
 fn read(form: LineForm, line: &[u8]) -> Result<Option<RecordedRequest<'_>>, String> {
     match form {
         LineForm::DecisionLog => {
-            if let Some(call) = canonical_line::read(line) {
-                return Ok(Some(call));
-            }
             RecordedRequest::from_line(line).map(Some).map_err(|error| json_problem(&error))
         }
         LineForm::EnvoyLog => envoy_log::read(line),

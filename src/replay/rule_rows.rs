@@ -70,12 +70,18 @@ fn row_name(rule: &Rule) -> RowName {
 impl RowsOfSet {
     /// The row of a descriptor that was decided for `reason`.
     pub(super) fn row(&self, reason: &DecisionReason) -> u32 {
-        match reason.rule() {
+        let is_counted =
+            matches!(reason, DecisionReason::Counted { .. } | DecisionReason::Fallback { .. });
+        self.row_of(reason.rule(), is_counted)
+    }
+
+    /// The row of a descriptor that matches `rule`, given by its index. Without a rule, a descriptor that
+    /// a counter decided has the limit that the proxy sent.
+    pub(super) fn row_of(&self, rule: Option<usize>, is_counted: bool) -> u32 {
+        match rule {
             Some(index) => self.0.get(index).copied().unwrap_or(NO_RULE),
-            None => match reason {
-                DecisionReason::Counted { .. } | DecisionReason::Fallback { .. } => SENT_LIMIT,
-                _ => NO_RULE,
-            },
+            None if is_counted => SENT_LIMIT,
+            None => NO_RULE,
         }
     }
 }

@@ -2,23 +2,29 @@
 
 use futures_util::FutureExt;
 
-use super::ReplayOptions;
 use super::call_batch::{BatchCall, CallBatch};
 use super::lease_names::LeaseNames;
 use super::report::CounterTotals;
 use super::rule_rows::{NO_RULE, RowsOfSet};
+use super::{ReplayOptions, ReplayRules};
 use crate::decision::{Code, DecisionReason, Verdict};
 use crate::descriptor::{Descriptor, Entry, LEASE_KEY, Request};
 use crate::key::KeySeed;
-use crate::limiter::{Backend, Limiter};
+use crate::limiter::{Backend, CodeQueue, Limiter};
 use crate::rules::RuleSet;
 use crate::store::MemoryStore;
+
+/// Descriptors from which a queue is decided. The processor waits for the counters of all of them at once,
+/// and their cache lines fit into a first-level cache.
+const QUEUED_DESCRIPTORS: usize = 32;
 
 /// A rule set that decides a recording.
 pub(super) struct ReplaySide<'r> {
     rules: &'r RuleSet,
     rows: RowsOfSet,
     limiter: Limiter,
+    /// Calls that are resolved and not decided. Empty between two batches.
+    queue: CodeQueue<'r>,
     leases: LeaseNames,
     totals: CounterTotals,
 }
@@ -44,34 +50,69 @@ pub(super) struct DescriptorVerdict {
 impl<'r> ReplaySide<'r> {
     /// A side without any hits. `rows` are those of `rules`.
     pub(super) fn new(
-        rules: &'r RuleSet,
+        rules: ReplayRules<'r>,
         rows: RowsOfSet,
         options: &ReplayOptions,
     ) -> ReplaySide<'r> {
         let backend = Backend::Memory(MemoryStore::new(options.max_counters));
         let limiter = Limiter::new(backend, KeySeed::random(), options.response.clone());
-        let limiter = limiter.with_on_error(options.on_error);
-        let (leases, totals) = (LeaseNames::default(), CounterTotals::default());
-        ReplaySide { rules, rows, limiter, leases, totals }
+        let mut limiter = limiter.with_on_error(options.on_error);
+        if let Some(plans) = rules.plans {
+            limiter = limiter.with_plans(plans, None);
+        }
+        ReplaySide {
+            rules: rules.rules,
+            rows,
+            limiter,
+            queue: CodeQueue::default(),
+            leases: LeaseNames::default(),
+            totals: CounterTotals::default(),
+        }
     }
 
     /// Decides the calls of a batch, one after the other.
     pub(super) fn decide(&mut self, batch: &CallBatch) -> SideVerdicts {
-        let entries = batch.entries();
-        let descriptors = batch.descriptors(&entries);
         let mut verdicts = SideVerdicts {
             calls: Vec::with_capacity(batch.calls().len()),
             descriptors: Vec::with_capacity(batch.descriptor_count()),
         };
         for call in batch.calls() {
-            let request = batch.request(call, &descriptors);
-            let verdict = match call.names_lease {
-                false => self.check(&request, call),
-                true => self.check_with_lease(&request, call),
-            };
+            if !call.names_lease && self.queue_call(batch, call) {
+                if self.queue.descriptor_count() >= QUEUED_DESCRIPTORS {
+                    self.decide_queued(&mut verdicts);
+                }
+                continue;
+            }
+            self.decide_queued(&mut verdicts);
+            let verdict = batch.with_request(call, |request| match call.names_lease {
+                false => self.check(request, call),
+                true => self.check_with_lease(request, call),
+            });
             self.record(batch, call, verdict, &mut verdicts);
         }
+        self.decide_queued(&mut verdicts);
         verdicts
+    }
+
+    /// Adds a call to the queue. Returns `false` if it needs a check: one that opens or closes leases, or
+    /// that matches a rule which replaces others.
+    fn queue_call(&mut self, batch: &CallBatch, call: &BatchCall) -> bool {
+        let ReplaySide { rules, limiter, queue, .. } = self;
+        batch.with_request(call, |request| limiter.queue_code(queue, *rules, request, call.at))
+    }
+
+    /// Decides the calls of the queue.
+    fn decide_queued(&mut self, verdicts: &mut SideVerdicts) {
+        let ReplaySide { rows, limiter, queue, totals, .. } = self;
+        limiter.decide_codes(queue, |code, descriptors| {
+            verdicts.calls.push(code == Code::OverLimit);
+            for one in descriptors {
+                let row = rows.row_of(one.rule, one.is_counted);
+                let denied = one.code == Code::OverLimit;
+                verdicts.descriptors.push(DescriptorVerdict { row, denied });
+                totals.fallbacks += u64::from(one.by_fallback);
+            }
+        });
     }
 
     fn check(&self, request: &Request<'_>, call: &BatchCall) -> Verdict {

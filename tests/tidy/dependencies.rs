@@ -62,7 +62,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ),
     (
         "replay",
-        "escape time limit descriptor key store decision decision_record rules settings limiter",
+        "escape time limit descriptor key store decision decision_record rules plans settings \
+         limiter",
     ),
     ("capacity", "time limit store algorithm rules settings modes"),
     (

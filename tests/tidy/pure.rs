@@ -48,6 +48,7 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/replay/differences",
     "src/replay/envoy_log",
     "src/replay/lease_names",
+    "src/replay/line_call",
     "src/replay/report",
     "src/replay/report_text",
     "src/replay/rule_rows",

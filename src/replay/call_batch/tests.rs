@@ -29,23 +29,24 @@ fn a_batch_has_the_requests_that_were_pushed() {
             batch.push(&read(line), Micros(100 + index as u64));
         }
     }
-    let entries = batch.entries();
-    let descriptors = batch.descriptors(&entries);
-    let requests: Vec<Request<'_>> =
-        batch.calls().iter().map(|call| batch.request(call, &descriptors)).collect();
-    let [first, second, third] = &requests[..] else { panic!("{requests:?}") };
-    assert_eq!([first.domain, second.domain, third.domain], ["d", "d", "other"]);
-    assert_eq!(first.descriptors.len(), 2);
-    let pairs: Vec<_> =
-        first.descriptors[0].entries.iter().map(|entry| (entry.key, entry.value)).collect();
-    assert_eq!(pairs, [("user", "ann"), ("a", "\n")]);
-    let hits = |request: &Request<'_>| -> Vec<i64> {
-        request.descriptors.iter().map(|one| one.hits(request.hits_addend)).collect()
-    };
-    assert_eq!((hits(first), hits(second)), (vec![3, 0], vec![-5]));
-    let limit = third.descriptors[0].limit.expect("the line has one");
-    assert_eq!(limit.requests_per_unit, 2);
     let calls = batch.calls();
+    let domains: Vec<&str> = calls.iter().map(|call| batch.domain(call)).collect();
+    assert_eq!(domains, ["d", "d", "other"]);
+    batch.with_request(&calls[0], |request| {
+        assert_eq!((request.domain, request.descriptors.len()), ("d", 2));
+        let entries = request.descriptors[0].entries.iter();
+        let pairs: Vec<_> = entries.map(|entry| (entry.key, entry.value)).collect();
+        assert_eq!(pairs, [("user", "ann"), ("a", "\n")]);
+        assert!(request.descriptors[1].entries.is_empty());
+    });
+    let hits = |call: &BatchCall| -> Vec<i64> {
+        batch.with_request(call, |request| {
+            request.descriptors.iter().map(|one| one.hits(request.hits_addend)).collect()
+        })
+    };
+    assert_eq!((hits(&calls[0]), hits(&calls[1])), (vec![3, 0], vec![-5]));
+    let limit = batch.with_request(&calls[2], |request| request.descriptors[0].limit);
+    assert_eq!(limit.map(|limit| limit.requests_per_unit), Some(2));
     assert_eq!(calls.iter().map(|call| call.at.0).collect::<Vec<_>>(), [100, 101, 102]);
     assert_eq!(calls.iter().map(|call| call.names_lease).collect::<Vec<_>>(), [false, false, true]);
     assert_eq!((batch.lease(&calls[0]), batch.lease(&calls[2])), (None, Some("id")));
