@@ -41,7 +41,7 @@ mod signals;
 mod watch;
 
 pub use files::check_files;
-pub use plans::plan_warnings;
+pub use plans::{plan_warnings, plans_of_files};
 
 use active_rules::{ActiveRules, Trigger};
 use admin_pages::AdminPages;

@@ -304,7 +304,12 @@ impl Plans {
     /// Checks the plans with the rules of `rules`, which use them from now on. Numbers that do not fit
     /// cause warnings, and the numbers of the rule decide.
     pub fn use_rules(&self, rules: &RuleSet) {
-        let uses = PlanUse::all(rules);
+        self.use_rule_sets(&[rules]);
+    }
+
+    /// Like [`use_rules`](Plans::use_rules), for rule sets that use the same plans.
+    pub fn use_rule_sets(&self, sets: &[&RuleSet]) {
+        let uses = PlanUse::all(sets);
         let mut writer = self.writer();
         if uses.is_empty() && writer.uses.is_empty() {
             return;

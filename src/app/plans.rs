@@ -137,6 +137,24 @@ pub fn plan_warnings(settings: &Settings, rules: &RuleSet) -> Vec<String> {
     plans.status().warnings
 }
 
+/// The plans of the files that `settings` name, for `sets` of rules, which decide by them without a service.
+/// The files are not watched. `None` with another source.
+///
+/// # Errors
+///
+/// All problems of the files, one text each.
+pub fn plans_of_files(
+    settings: &PlansSettings,
+    sets: &[&RuleSet],
+) -> Result<Option<Arc<Plans>>, Vec<String>> {
+    let Some(files) = PlanFiles::of(settings) else { return Ok(None) };
+    let plans = Plans::new(config(settings));
+    let (book, customers) = files.read(&plans)?;
+    plans.publish(book, customers);
+    plans.use_rule_sets(sets);
+    Ok(Some(plans))
+}
+
 /// Plans of files, which replace the active ones when the files change.
 pub(super) struct FileSource {
     files: PlanFiles,

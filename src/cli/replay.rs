@@ -12,6 +12,10 @@ use super::{RuleOptionArgs, exit};
 use crate::replay::{LineForm, ReplayOptions, ReplayReport, replay};
 use crate::settings::{ResponseSettings, Settings};
 
+mod plan_files;
+
+use plan_files::PlanFileArgs;
+
 /// The name of standard input.
 const STANDARD_INPUT: &str = "-";
 
@@ -31,8 +35,8 @@ pub(crate) struct ReplayArgs {
     /// the new rules [default: those of the settings, if these are read]
     #[arg(long = "against-overlay", value_name = "PATH")]
     against_overlays: Vec<PathBuf>,
-    /// Settings file. Its modes of responses, `store.max_counters` and options of rules apply. It is
-    /// read together with the environment, as by `weir serve`.
+    /// Settings file. Its modes of responses, `store.max_counters`, options of rules and files of plans
+    /// apply. It is read together with the environment, as by `weir serve`.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Form of the report.
@@ -51,6 +55,8 @@ pub(crate) struct ReplayArgs {
     /// Exit with 1 if the new rules deny a call that the old ones allow.
     #[arg(long)]
     fail_on_more_denied: bool,
+    #[command(flatten)]
+    plan_files: PlanFileArgs,
     #[command(flatten)]
     rule_options: RuleOptionArgs,
 }
@@ -86,9 +92,12 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<u8> {
     let (Some(old_rules), Some(new_rules)) = (old_rules, new_rules) else {
         return Ok(exit::BAD_CONFIG);
     };
-    let options = options(args, &old.settings.unwrap_or_default());
+    let settings = old.settings.unwrap_or_default();
+    let with_plans = args.plan_files.with_plans(&settings.plans, &old_rules, &new_rules)?;
+    let Some([old, new]) = with_plans else { return Ok(exit::BAD_CONFIG) };
+    let options = options(args, &settings);
     let name = args.recording.display();
-    let report = replay(open(&args.recording)?, &old_rules, &new_rules, &options)
+    let report = replay(open(&args.recording)?, old, new, &options)
         .with_context(|| format!("{name}: reading the recording"))?;
     check_calls(&report).with_context(|| format!("{name}: no call was decided"))?;
     let mut out = io::stdout().lock();

@@ -32,11 +32,11 @@ pub(super) struct PlanUse {
 }
 
 impl PlanUse {
-    /// The different uses of all rules, at most [`USES_MAX`].
-    pub(super) fn all(rules: &RuleSet) -> Vec<PlanUse> {
+    /// The different uses of all rules of `sets`, at most [`USES_MAX`].
+    pub(super) fn all(sets: &[&RuleSet]) -> Vec<PlanUse> {
         let mut known: HashSet<u64, UseIdState> = HashSet::default();
         let mut uses = Vec::new();
-        for rule in rules.rules() {
+        for rule in sets.iter().flat_map(|set| set.rules()) {
             let (Some(from), RuleLimit::Limit(limit)) = (&rule.limit_from, &rule.limit) else {
                 continue;
             };

@@ -191,3 +191,53 @@ fn wrong_arguments_say_what_to_do() {
         assert!(run.stderr.contains(part), "{args:?}: {run:?}");
     }
 }
+
+/// Rules whose numbers come from the plan of a user, and three calls of each of two users.
+fn folder_with_plans() -> TempDir {
+    let folder = TempDir::new().expect("a temporary folder");
+    let path = |name: &str| folder.path().join(name);
+    let from = "limit_from: { customer: user, limit: calls }";
+    write(&path("rules.yaml"), &rules(2).replace("name:", &format!("{from}, name:")));
+    write(&path("small.yaml"), "plans: { pro: { calls: 1 } }\ncustomers: { ann: pro }\n");
+    write(&path("large.yaml"), "plans: { pro: { calls: 3 } }\n");
+    write(&path("bad.yaml"), "plans: { pro: { calls: -1 } }\n");
+    write(&path("customers.csv"), "ann,pro\nbob,pro\n");
+    let plans = "plans: { source: file, file: small.yaml }\n";
+    write(&path("weir.yaml"), &format!("rules: {{ paths: [rules.yaml] }}\n{plans}"));
+    let calls = (0..3).flat_map(|at| [line(at, "ann"), line(at, "bob")]);
+    write(&path("calls.jsonl"), &calls.collect::<Vec<_>>().join("\n"));
+    folder
+}
+
+/// The plans of files decide: those of the flags, or of the settings. The old rules may have others.
+#[test]
+fn plans_of_files_decide() {
+    let folder = folder_with_plans();
+    let rules = ["--rules", "rules.yaml", "--against", "rules.yaml", "calls.jsonl"];
+    let with = |args: &[&str]| denied(&report(folder.path(), &[&rules[..], args].concat()));
+    // Two calls of ann have no room in `small`, and one of bob has none in the rule.
+    assert_eq!(with(&["--config", "weir.yaml"]), [3, 3]);
+    assert_eq!(with(&["--plans", "small.yaml"]), [3, 3]);
+    let large = ["--plans", "large.yaml", "--customers", "customers.csv"];
+    assert_eq!(with(&large), [0, 0]);
+    assert_eq!(with(&[&large[..], &["--against-plans", "small.yaml"]].concat()), [4, 0]);
+    assert_eq!(with(&[&large[..], &["--config", "weir.yaml"]].concat()), [0, 0]);
+    let customers = ["--config", "weir.yaml", "--customers", "customers.csv"];
+    assert_eq!(with(&customers), [4, 4], "bob has one call too");
+}
+
+#[test]
+fn wrong_plans_say_what_to_do() {
+    let folder = folder_with_plans();
+    let rules = ["--rules", "rules.yaml", "--against", "rules.yaml", "calls.jsonl"];
+    let wrong: [(&[&str], Option<i32>, &str); 4] = [
+        (&[], Some(0), "warning: rules with `limit_from` decide by their own numbers"),
+        (&["--plans", "bad.yaml"], Some(64), "bad.yaml"),
+        (&["--plans", "missing.yaml"], Some(64), "missing.yaml"),
+        (&["--customers", "customers.csv"], Some(64), "name a file of plans by --plans"),
+    ];
+    for (args, code, part) in wrong {
+        let run = replay(folder.path(), &[&rules[..], args].concat());
+        assert!(run.code == code && run.stderr.contains(part), "{args:?}: {run:?}");
+    }
+}

@@ -86,7 +86,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     (
         "cli",
         "bounded_file escape time duration limit descriptor key step store decision algorithm \
-         rules modes rlqs limiter replay capacity telemetry proto server settings usage app",
+         rules plans modes rlqs limiter replay capacity telemetry proto server settings usage app",
     ),
     ("main", "cli"),
 ];
