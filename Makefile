@@ -16,7 +16,7 @@ GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golan
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay modes helm-test helm-docs docs docs-settings bench-plans
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings bench-plans
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -168,6 +168,13 @@ bench-rlqs: redis ## the cost of RLQS
 # example '--calls 1000000'. The recording takes 2 GB of disk space.
 bench-replay: ## the speed of replays
 	$(CARGO) bench --locked --bench replay -- $(BENCH)
+
+# Ten million calls, or REPLAY_CALLS, to a running weir, one after the other. A replay of its decision log decides
+# each of them as weir did. It needs disk space for the log.
+REPLAY_CALLS ?= 10000000
+replay-live: ## a long replay decides as a running weir did
+	WEIR_REPLAY_CALLS=$(REPLAY_CALLS) $(CARGO) test --locked --release --test it -- --ignored --nocapture replay::live
+
 # The cost of plans: memory of 10 million customers, CPU time of decisions beside the same rules without plans,
 # and the time until a change is active. Prints tables in Markdown. BENCH has options, for example '--rounds 3'.
 bench-plans: ## the cost of plans with 10 million customers

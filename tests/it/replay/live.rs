@@ -1,5 +1,8 @@
 //! A live service answers random calls and records them. A replay decides them as the service did.
 
+use std::fs::File;
+use std::io::Read;
+
 use envoy_types::pb::google::protobuf::value::Kind;
 use weir::splitmix64;
 
@@ -31,17 +34,32 @@ descriptors:
   - { key: shadow, shadow_mode: true, rate_limit: { unit: second, requests_per_unit: 1 } }
   - { key: quota, quota_mode: true, rate_limit: { unit: second, requests_per_unit: 3 } }
   - { key: open, rate_limit: { unlimited: true } }
+  - { key: day, rate_limit: { requests: 90, window: { calendar: day, zone: Europe/Zurich } } }
+  - { key: costly, rate_limit: { unit: second, requests_per_unit: 9, cost: 2.5 } }
+  - key: what-if
+    rate_limit: { unit: second, requests_per_unit: 4, shadow: { requests_per_unit: 1 } }
+  - key: planned
+    rate_limit:
+      { name: calls, unit: second, requests_per_unit: 1, limit_from: { customer: planned } }
 ";
 
-const KEYS: [&str; 14] = [
+/// The plans of two of the three values of `planned`.
+const PLANS: &str = "
+plans: { pro: { calls: 3 }, house: { calls: unlimited } }
+customers: { '\u{e4}\"0': pro, '\u{e4}\"1': house }
+";
+
+/// The last one has customers, who are not found if values are hashed.
+static KEYS: [&str; 18] = [
     "window", "sliding", "log", "token", "leaky", "slots", "tokens", "tiers", "named", "paid",
-    "shadow", "quota", "open", "unknown",
+    "shadow", "quota", "open", "unknown", "day", "costly", "what-if", "planned",
 ];
 
 /// Random calls.
 struct Caller {
     client: Client,
     state: u64,
+    keys: &'static [&'static str],
     /// Descriptors that close the open leases.
     closing: Vec<RateLimitDescriptor>,
     denied: u64,
@@ -69,7 +87,7 @@ impl Caller {
     }
 
     fn descriptor(&mut self) -> RateLimitDescriptor {
-        let key = KEYS[self.below(KEYS.len() as u64) as usize];
+        let key = self.keys[self.below(self.keys.len() as u64) as usize];
         let value = format!("\u{e4}\"{}", self.below(3));
         let sent = descriptor(&[(key, &value)]);
         match self.below(20) {
@@ -115,23 +133,56 @@ fn lease(response: &RateLimitResponse) -> Option<String> {
     }
 }
 
+/// The lines of a recording that grows. It may be too large to be read again each time.
+struct RecordedLines {
+    file: Option<File>,
+    lines: u64,
+}
+
+impl RecordedLines {
+    /// The number of whole lines so far.
+    fn count(&mut self, path: &str) -> u64 {
+        if self.file.is_none() {
+            self.file = File::open(path).ok();
+        }
+        let mut buffer = vec![0; 1 << 16];
+        while let Some(Ok(length @ 1..)) = self.file.as_mut().map(|file| file.read(&mut buffer)) {
+            let ends = buffer[..length].iter().filter(|byte| **byte == b'\n');
+            self.lines += ends.count() as u64;
+        }
+        self.lines
+    }
+}
+
 /// Sends `calls` calls to a service that `setup` starts, and replays its log with `args` by the rules
 /// of the service. Every verdict is that of the service.
-fn replays_as_decided(seed: u64, calls: u64, setup: Setup, args: &[&str]) {
+fn replays_as_decided(
+    seed: u64,
+    calls: u64,
+    keys: &'static [&'static str],
+    setup: Setup,
+    args: &[&str],
+) {
     let rules = setup.path("rules");
+    let plans = setup.path("plans.yaml");
+    let plans = plans.to_str().expect("a path is text");
+    let setup = setup.file("plans.yaml", PLANS).env("WEIR__PLANS__SOURCE", "file");
+    let setup = setup.env("WEIR__PLANS__FILE", plans);
+    let setup = setup.env("WEIR__LOG__DECISIONS__MAX_BYTES", "1000000000000");
     let path = setup.path("decisions.jsonl");
     let path = path.to_str().expect("a path is text");
     let setup = setup.rules("d.yaml", RULES).env("WEIR__LOG__DECISIONS__PATH", path);
     let weir = setup.env("WEIR__LOG__DECISIONS__MAX_PER_SECOND", "1000000").start();
     let client = weir.client();
-    let mut caller = Caller { client, state: seed, closing: Vec::new(), denied: 0, closed: 0 };
+    let closing = Vec::new();
+    let mut caller = Caller { client, state: seed, keys, closing, denied: 0, closed: 0 };
     (0..calls).for_each(|_| caller.call());
-    let recorded = || std::fs::read_to_string(path).unwrap_or_default();
-    until("the whole recording", || recorded().lines().count() as u64 == calls);
+    let mut recorded = RecordedLines { file: None, lines: 0 };
+    until("the whole recording", || recorded.count(path) == calls);
 
     let rules = rules.to_str().expect("a path is text");
     let folder = weir.rules_folder();
-    let sides = ["--rules", rules, "--against", rules, path];
+    let sides = ["--rules", rules, "--against", rules, "--plans", plans, path];
     let found = report(&folder, &[&sides[..], args].concat());
     let ours = &found["calls"];
     assert_eq!(
@@ -151,7 +202,16 @@ fn replays_as_decided(seed: u64, calls: u64, setup: Setup, args: &[&str]) {
 /// Ten thousand calls over all algorithms, with the log of the service.
 #[test]
 fn a_replay_decides_as_the_live_service() {
-    replays_as_decided(1, 10_000, Weir::setup(), &[]);
+    replays_as_decided(1, 10_000, &KEYS, Weir::setup(), &[]);
+}
+
+/// Ten million calls, or the number in `WEIR_REPLAY_CALLS`.
+#[test]
+#[ignore = "`make replay-live` runs it on a release build"]
+fn a_long_replay_decides_as_the_live_service() {
+    let calls = std::env::var("WEIR_REPLAY_CALLS").map(|calls| calls.parse());
+    let calls = calls.unwrap_or(Ok(10_000_000)).expect("WEIR_REPLAY_CALLS is a number");
+    replays_as_decided(5, calls, &KEYS, Weir::setup(), &[]);
 }
 
 /// The modes of responses come from the settings.
@@ -162,7 +222,7 @@ fn a_replay_applies_the_modes_of_responses() {
         let setup = Weir::setup().file("weir.yaml", &settings).config("weir.yaml");
         let config = setup.path("weir.yaml");
         let config = config.to_str().expect("a path is text");
-        replays_as_decided(seed, 1_000, setup, &["--config", config]);
+        replays_as_decided(seed, 1_000, &KEYS, setup, &["--config", config]);
     }
 }
 
@@ -170,5 +230,5 @@ fn a_replay_applies_the_modes_of_responses() {
 #[test]
 fn a_replay_decides_hashed_values_alike() {
     let setup = Weir::setup().env("WEIR__LOG__DECISIONS__VALUES", "hashed");
-    replays_as_decided(4, 1_000, setup, &[]);
+    replays_as_decided(4, 1_000, &KEYS[..KEYS.len() - 1], setup, &[]);
 }
