@@ -8,28 +8,26 @@ use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use tokio::sync::oneshot;
 
 use self::line_file::LineFile;
 use self::line_queue::{LineQueue, Lines};
-use self::line_rate::LineRate;
 use crate::atomic_count::AtomicCount;
 use crate::decision::{Code, Verdict};
 use crate::decision_record::{DecisionRecord, ValueHash};
 use crate::descriptor::Request;
 use crate::key::KeySeed;
+use crate::line_rate::LineRate;
 use crate::outage_log::OutageLog;
 use crate::rules::RuleSet;
+use crate::sampling::{SampledShare, Sampler};
 use crate::settings::{DecisionLogSettings, LoggedRequests, LoggedValues};
-use crate::splitmix64;
 use crate::time::{Clock, Micros};
 
 mod line_file;
 mod line_queue;
-mod line_rate;
 #[cfg(test)]
 mod tests;
 
@@ -42,9 +40,8 @@ const STDOUT: &str = "stdout";
 /// Records decided requests. The log ends when it is dropped.
 pub struct DecisionRecorder {
     only_denied: bool,
-    /// A request is recorded if its random number is below this; `None` for all requests.
-    sampled_below: Option<u64>,
-    random: AtomicU64,
+    share: SampledShare,
+    sampler: Sampler,
     rate: LineRate,
     hash: Option<ValueHash>,
     queue: Arc<LineQueue>,
@@ -162,12 +159,10 @@ impl DecisionRecorder {
         now: Micros,
         queue: Arc<LineQueue>,
     ) -> DecisionRecorder {
-        // The conversion saturates, and a share of 1 needs no random number.
-        let sampled_below = (settings.sample * 2.0_f64.powi(64)) as u64;
         DecisionRecorder {
             only_denied: settings.only == LoggedRequests::Denied,
-            sampled_below: (settings.sample < 1.0).then_some(sampled_below),
-            random: AtomicU64::new(now.0),
+            share: SampledShare::new(settings.sample),
+            sampler: Sampler::new(now.0),
             rate: LineRate::new(settings.max_per_second),
             hash: (settings.values == LoggedValues::Hashed).then(|| ValueHash::new(seed)),
             queue,
@@ -178,7 +173,7 @@ impl DecisionRecorder {
     /// Records a request that `rules` decided as of `at` by the local clock. Never waits for the file.
     pub fn record(&self, rules: &RuleSet, request: &Request<'_>, verdict: &Verdict, at: Micros) {
         let is_wanted = !self.only_denied || verdict.code == Code::OverLimit;
-        if !is_wanted || !self.is_sampled() {
+        if !is_wanted || !self.sampler.takes(self.share) {
             return;
         }
         if !self.rate.admits(at) {
@@ -196,14 +191,6 @@ impl DecisionRecorder {
     /// What happened to the lines.
     pub fn metrics(&self) -> &RecorderMetrics {
         &self.metrics
-    }
-
-    fn is_sampled(&self) -> bool {
-        self.sampled_below.is_none_or(|end| {
-            // Each number is the first one of another seed.
-            let mut seed = self.random.fetch_add(1, Ordering::Relaxed);
-            splitmix64::next(&mut seed) < end
-        })
     }
 }
 

@@ -19,12 +19,14 @@
 //! - [`yaml`]: YAML nodes with line and column, for rule files and settings files.
 //! - [`spelling`]: suggestions for misspelt names.
 //! - [`splitmix64`]: random numbers that are the same for the same seed.
+//! - `sampling`: chooses a share of requests at random.
 //! - [`duration`]: durations in text form, such as `1h30m`.
 //! - [`time`]: instants in microseconds, and the only trait that reads a clock.
 //! - [`atomic_count`]: a count that threads share.
 //! - [`client_address`]: the address of a client, as the limits per address count it.
 //! - [`sharded`], [`histogram`]: metrics as atomics, in one shard per core and at most 8 shards.
 //! - `outage_log`: bounds the log lines about a connection that fails and recovers.
+//! - `line_rate`: bounds the lines that a log gets per second.
 //! - `connect`, `backoff`: the addresses of a server in their order, and the pauses between attempts.
 //! - [`tls`]: certificate files, their reload and name checks, for the server and the clients of Redis
 //!   and xDS.
@@ -111,6 +113,7 @@ pub mod key;
 pub mod lease_rollback;
 pub mod limit;
 pub mod limiter;
+mod line_rate;
 pub mod modes;
 mod outage_log;
 pub mod plan_sources;
@@ -120,6 +123,7 @@ pub mod quota;
 pub mod replay;
 pub mod rlqs;
 pub mod rules;
+mod sampling;
 pub mod server;
 pub mod settings;
 pub mod sharded;

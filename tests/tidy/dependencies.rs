@@ -10,8 +10,10 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("client_address", ""),
     ("sharded", ""),
     ("splitmix64", ""),
+    ("sampling", "splitmix64"),
     ("histogram", "time sharded"),
     ("outage_log", "time"),
+    ("line_rate", "time"),
     ("backoff", ""),
     ("connect", ""),
     ("tls", "bounded_file"),
@@ -44,7 +46,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("decision_record", "time limit descriptor key decision rules"),
     (
         "decision_recorder",
-        "time atomic_count splitmix64 outage_log descriptor key rules settings decision \
+        "time atomic_count sampling outage_log line_rate descriptor key rules settings decision \
          decision_record",
     ),
     ("algorithm", "time limit step decision"),

@@ -1,14 +1,14 @@
-//! The bound on lines per second.
+//! The bound on the lines that a log gets per second.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::time::Micros;
 
-/// The bits of the count. `log.decisions.max_per_second` is at most a million.
+/// The bits of the count. The settings with a bound are at most a million.
 const COUNT_BITS: u32 = 24;
 
 /// Counts the lines of the current second.
-pub(super) struct LineRate {
+pub(crate) struct LineRate {
     max: u64,
     /// The second since the epoch, and the lines in it.
     state: AtomicU64,
@@ -16,13 +16,13 @@ pub(super) struct LineRate {
 
 impl LineRate {
     /// A bound of `max` lines per second, below 2^24.
-    pub(super) fn new(max: u32) -> LineRate {
+    pub(crate) fn new(max: u32) -> LineRate {
         LineRate { max: u64::from(max), state: AtomicU64::new(0) }
     }
 
     /// Whether a line at `at` is within the bound. An instant before the current second counts for the
-    /// current one: requests are recorded in the order of their ends.
-    pub(super) fn admits(&self, at: Micros) -> bool {
+    /// current one: requests are logged in the order of their ends.
+    pub(crate) fn admits(&self, at: Micros) -> bool {
         let second = at.0 / Micros::SECOND.0;
         let next = |state: u64| {
             let (current, count) = (state >> COUNT_BITS, state & ((1 << COUNT_BITS) - 1));
