@@ -79,6 +79,19 @@ pub struct Status {
     pub reason: DecisionReason,
 }
 
+impl Status {
+    /// The place of the status among those of its request, the most telling one first: denials, then
+    /// fallbacks, then decisions by a counter, then the others.
+    pub fn rank(&self) -> u8 {
+        match (self.code, self.reason) {
+            (Code::OverLimit, _) => 0,
+            (Code::Ok, DecisionReason::Fallback { .. }) => 1,
+            (Code::Ok, DecisionReason::Counted { .. }) => 2,
+            (Code::Ok, _) => 3,
+        }
+    }
+}
+
 /// The reason for a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecisionReason {

@@ -52,6 +52,13 @@ pub struct Traces {
 #[derive(Debug)]
 pub struct RequestSpan(Span);
 
+impl RequestSpan {
+    /// The id of the trace.
+    pub fn trace_id(&self) -> u128 {
+        u128::from_be_bytes(self.0.span_context().trace_id().to_bytes())
+    }
+}
+
 impl Traces {
     /// Starts the export of spans.
     ///
@@ -106,7 +113,7 @@ impl Traces {
             self.call(span.span_context(), call, node(call));
         }
         span.set_attribute(code_attribute(verdict.code));
-        if let Some(status) = main_status(&verdict.statuses) {
+        if let Some(status) = verdict.statuses.iter().min_by_key(|status| status.rank()) {
             attributes(rules, status).for_each(|attribute| span.set_attribute(attribute));
         }
         let several = verdict.statuses.len() > 1;
@@ -144,17 +151,6 @@ impl Traces {
     pub fn expose(&self, page: &mut Exposition) {
         self.metrics.expose(page);
     }
-}
-
-/// The status in the attributes of the request's span: the first denial, else the first fallback,
-/// else the first decision by a counter, else the first status.
-fn main_status(statuses: &[Status]) -> Option<&Status> {
-    let denied = statuses.iter().find(|status| status.code == Code::OverLimit);
-    let fallback =
-        || statuses.iter().find(|one| matches!(one.reason, DecisionReason::Fallback { .. }));
-    let counted =
-        || statuses.iter().find(|one| matches!(one.reason, DecisionReason::Counted { .. }));
-    denied.or_else(fallback).or_else(counted).or(statuses.first())
 }
 
 /// The code of a request or a descriptor, in the values of `weir_requests_total{code}`.
