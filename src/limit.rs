@@ -8,12 +8,14 @@ mod calendar;
 mod cost;
 mod mode;
 mod on_error;
+mod request_lines;
 mod tier_numbers;
 
 pub use calendar::{Calendar, CalendarSpan, Period, WEEKDAYS, WindowStart, Zone};
 pub use cost::{Cost, FACTORS_MAX, Factor, FactorError, FactorsByValue};
 pub use mode::Mode;
 pub use on_error::OnError;
+pub use request_lines::RequestLines;
 pub use tier_numbers::{NumbersError, TierNumbers};
 
 /// End (exclusive) of the range of hits and of limits. Lua's doubles represent all integers below

@@ -42,6 +42,8 @@ pub struct RuleSet {
     domains: SmallMap<Domain>,
     files: Vec<RuleDocument>,
     default_denied_requests: DeniedRequests,
+    /// Whether any rule gives requests lines in the log.
+    logs_requests: bool,
 }
 
 /// One namespace of rules.
@@ -99,6 +101,11 @@ impl RuleSet {
     /// Whether any domain is defined by xDS.
     pub fn has_xds(&self) -> bool {
         self.files.iter().any(|document| document.version.is_some())
+    }
+
+    /// Whether any rule has `log: denied` or `log: all`.
+    pub fn logs_requests(&self) -> bool {
+        self.logs_requests
     }
 
     /// The names of all domains, in byte order.

@@ -94,6 +94,7 @@ pub(super) fn compile_documents(
         let name = Arc::clone(&domain.name);
         set.domains.entry(&name, || domain);
     }
+    set.logs_requests = compiler.rules.iter().any(Rule::logs_requests);
     set.rules = compiler.rules;
     let warnings = compiler.report.finish()?;
     Ok((set, warnings))
@@ -260,7 +261,7 @@ impl Compiler {
             return None;
         };
         let mut limits = LimitReader { file: &location.file, report: &mut self.report };
-        let LimitFields { limit, mode, reserve, on_error, what_if } = limits.limit(raw);
+        let LimitFields { limit, mode, reserve, on_error, log, what_if } = limits.limit(raw);
         let keys = self.path.iter().map(|node| &*node.key);
         let cost = limits.cost(raw, limit.as_ref(), keys);
         let name = raw.name.as_ref().and_then(|name| name.value.clone());
@@ -292,6 +293,7 @@ impl Compiler {
             over_limit_cache: raw.over_limit_cache.as_ref().and_then(|flag| flag.value)
                 != Some(false),
             usage: is_on(raw.usage.as_ref()),
+            log,
             shadow_mode: is_on(descriptor.shadow_mode.as_ref()),
             quota_mode: is_on(descriptor.quota_mode.as_ref()),
             metadata: metadata.map(Arc::new),

@@ -261,4 +261,5 @@ fn put(from: &RawRateLimit, limit: &mut RawRateLimit) {
     set(&from.cost, &mut limit.cost);
     set(&from.shadow, &mut limit.shadow);
     set(&from.usage, &mut limit.usage);
+    set(&from.log, &mut limit.log);
 }

@@ -14,6 +14,7 @@ pub(in crate::rules) fn field_problems(raw: &RawRateLimit, file: &Arc<str>) -> V
     limits.calendars(raw);
     limits.mode(raw, None);
     limits.on_error(raw);
+    limits.request_lines(raw);
     report.into_parts().0
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::limit::{Algorithm, Limit, LimitError, Mode, OnError, Tier, Unit, WINDOW_MAX};
+use crate::limit::{
+    Algorithm, Limit, LimitError, Mode, OnError, RequestLines, Tier, Unit, WINDOW_MAX,
+};
 use crate::rules::excerpt::shorten;
 use crate::rules::file::model::{self, RawRateLimit};
 use crate::rules::file::problem::{Position, Report};
@@ -26,6 +28,8 @@ pub(super) struct LimitFields {
     pub(super) reserve: Option<Micros>,
     /// The fallback of the rule when the store fails.
     pub(super) on_error: Option<OnError>,
+    /// The requests of the rule that get a line in the log.
+    pub(super) log: Option<RequestLines>,
     /// The limit of `shadow`.
     pub(super) what_if: Option<Limit>,
 }
@@ -37,7 +41,8 @@ impl LimitReader<'_> {
         let mode = self.mode(raw, limit.as_mut());
         let reserve = self.reserve(raw, limit.as_ref());
         let what_if = self.what_if(raw, limit.as_ref());
-        LimitFields { limit, mode, reserve, on_error: self.on_error(raw), what_if }
+        let (on_error, log) = (self.on_error(raw), self.request_lines(raw));
+        LimitFields { limit, mode, reserve, on_error, log, what_if }
     }
 
     /// The limit of the rule; `None` after a reported error.
@@ -95,6 +100,18 @@ impl LimitReader<'_> {
         if found.is_none() {
             let what = format!("unknown `on_error` `{}`", shorten(name));
             self.error(text.at, what, "write allow, deny or local");
+        }
+        found
+    }
+
+    /// The requests of the rule that get a line in the log.
+    pub(super) fn request_lines(&mut self, raw: &RawRateLimit) -> Option<RequestLines> {
+        let text = raw.log.as_ref()?;
+        let name = text.value.as_deref()?;
+        let found = RequestLines::from_name(name);
+        if found.is_none() {
+            let what = format!("unknown `log` `{}`", shorten(name));
+            self.error(text.at, what, "write off, denied or all");
         }
         found
     }

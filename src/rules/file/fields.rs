@@ -96,6 +96,7 @@ impl MapKind {
                 "shadow",
                 "limit_from",
                 "usage",
+                "log",
                 "unlimited",
                 "name",
                 "replaces",

@@ -116,6 +116,7 @@ pub(in crate::rules) struct RareLimitFields {
     pub(in crate::rules) shadow: Option<Box<RawRateLimit>>,
     pub(in crate::rules) limit_from: Option<RawLimitFrom>,
     pub(in crate::rules) usage: Option<Field<bool>>,
+    pub(in crate::rules) log: Option<Text>,
     pub(in crate::rules) replaces: Vec<Text>,
 }
 
@@ -139,6 +140,7 @@ impl Deref for RawRateLimit {
             shadow: None,
             limit_from: None,
             usage: None,
+            log: None,
             replaces: Vec::new(),
         };
         self.rare.as_deref().unwrap_or(&NONE)
@@ -280,6 +282,7 @@ impl FieldReader<'_> {
                 "shadow" => it.shadow = self.shadow(node),
                 "limit_from" => it.limit_from = self.limit_from(node),
                 "usage" => it.usage = self.flag(&name, node),
+                "log" => it.log = self.text(&name, node),
                 "name" => it.name = self.text(&name, node),
                 "replaces" => it.replaces = self.replaces(node),
                 _ => {

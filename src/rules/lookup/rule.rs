@@ -8,7 +8,9 @@ use super::limit_from::LimitFrom;
 use super::matcher::Matcher;
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
-use crate::limit::{Algorithm, Calendar, Cost, Limit, Mode, OnError, Unit, WindowStart};
+use crate::limit::{
+    Algorithm, Calendar, Cost, Limit, Mode, OnError, RequestLines, Unit, WindowStart,
+};
 use crate::rules::file::problem::Location;
 use crate::time::Micros;
 
@@ -70,6 +72,8 @@ pub struct Rule {
     pub over_limit_cache: bool,
     /// Keeps the names of its counters, so that `/usage` can list them.
     pub usage: bool,
+    /// The requests that get a line in the log; `None` is the setting `log.requests`.
+    pub log: Option<RequestLines>,
     /// Reports denials as OK.
     pub shadow_mode: bool,
     /// Denies only when every quota rule of the request is over its limit.
@@ -120,6 +124,11 @@ impl Rule {
     /// numbers of plans differ by customer.
     pub fn is_divisible(&self) -> bool {
         !self.leases() && self.cost.is_none() && self.limit_from.is_none()
+    }
+
+    /// Whether the rule itself gives requests lines in the log.
+    pub fn logs_requests(&self) -> bool {
+        self.log.is_some_and(|lines| lines != RequestLines::Off)
     }
 
     /// Whether requests with different values may have different counters.

@@ -295,6 +295,7 @@ fn flags(rule: &Rule) -> Vec<String> {
     if rule.usage {
         flags.push("usage: the names of its counters are kept for `/usage`".to_owned());
     }
+    flags.extend(rule.log.map(|lines| format!("requests in the log: {}", lines.name())));
     flags
 }
 

@@ -66,6 +66,9 @@ fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
     if rule.usage {
         write!(out, ", usage: true")?;
     }
+    if let Some(lines) = rule.log {
+        write!(out, ", log: {}", lines.name())?;
+    }
     out.push('\n');
     Ok(())
 }

@@ -106,6 +106,8 @@ fn overlays_change_the_fields_of_limits() {
         ("{ on_error: deny }", "on_error: deny"),
         ("{ over_limit_cache: false }", "over_limit_cache: false"),
         ("{ usage: true }", "usage: true"),
+        ("{ log: denied }", "log: denied"),
+        ("{ log: off }", "log: off"),
         ("{ mode: synced, sync_interval: 2s }", "mode: synced, sync_interval: 2s"),
         ("{ mode: leased }", "mode: leased"),
         ("{ count_denied: false }", "count_denied: false"),
