@@ -9,7 +9,7 @@ use std::thread;
 
 use tokio::sync::{self, oneshot};
 
-use crate::decision_recorder::{DecisionRecorder, RecordWriter, RecorderError};
+use crate::decision_recorder::{DecisionRecorder, RecorderError};
 use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
@@ -29,7 +29,7 @@ mod admin_pages;
 mod background;
 mod certificates;
 mod changes;
-mod decision_log;
+mod decision_logs;
 mod files;
 mod metrics;
 mod plans;
@@ -206,8 +206,11 @@ impl App {
         let (limiter, changes) = changes::start(&settings, limiter, &rules, clock)?;
         let (limiter, quotas) = RunningRlqs::start(&settings, limiter, &rules, clock)?;
         let (limiter, rlqs) = (Arc::new(limiter), quotas.as_ref().map(|it| it.engine.clone()));
-        let (records, record_writer) = decision_records(&settings, clock)?.unzip();
-        let (recorder, span_exporter) = recorder(&settings, budget, records)?;
+        let seed = decision_logs::values_seed(&settings);
+        let records = decision_logs::decision_records(&settings, seed, clock)?;
+        let (records, record_writer) = records.unzip();
+        let (recorder, span_exporter) = recorder(&settings, budget, records, seed, clock)?;
+        rules.use_request_log(recorder.log.clone());
         let xds = xds::start(&settings.xds, rules.clone(), clock)?;
         let xds_status = || xds.as_ref().map(|client| client.status().clone());
         let all_metrics = AllMetrics::new(
@@ -222,7 +225,8 @@ impl App {
         let all_metrics = all_metrics.with_rlqs(rlqs.clone()).with_plans(plans_view.clone());
         let all_metrics = Arc::new(all_metrics);
         let readiness = Readiness::new(limiter.clone(), rules.clone(), xds_status(), &settings);
-        let (background, health_seen) = Background::start(limiter.clone(), clock, readiness)?;
+        let (background, health_seen) =
+            Background::start(limiter.clone(), clock, readiness, recorder.log.clone())?;
         let mut shutdown_tasks = ShutdownTasks::new(settings.drain.timeout);
         shutdown_tasks.add_flush(background.end());
         if let Some(quotas) = quotas {
@@ -277,6 +281,8 @@ fn recorder(
     settings: &Settings,
     budget: Arc<SeriesBudget>,
     records: Option<DecisionRecorder>,
+    values_seed: KeySeed,
+    clock: SystemClock,
 ) -> Result<(Arc<RequestRecorder>, Option<Exporter>), StartError> {
     let started = settings.tracing.enabled.then(|| Traces::start(&settings.tracing));
     let (traces, exporter) = started.transpose()?.unzip();
@@ -284,22 +290,10 @@ fn recorder(
     if settings.metrics.envoy_ratelimit_names {
         decisions = decisions.with_client_named_series();
     }
-    let recorder = RequestRecorder { decisions, requests: Requests::default(), traces, records };
+    let log = decision_logs::request_log(settings, values_seed, &decisions.top, clock);
+    let (requests, log) = (Requests::default(), Arc::new(log));
+    let recorder = RequestRecorder { decisions, requests, traces, records, log };
     Ok((Arc::new(recorder), exporter))
-}
-
-/// The decision log and its writer; `None` without `log.decisions.path`.
-fn decision_records(
-    settings: &Settings,
-    clock: SystemClock,
-) -> Result<Option<(DecisionRecorder, RecordWriter)>, RecorderError> {
-    let secret = settings.redis.key_secret.as_ref();
-    // With a secret, the hashes of all instances agree. The seed of counters is public without one.
-    let seed = match secret.filter(|_| settings.store.kind == StoreKind::Redis) {
-        Some(secret) => KeySeed::from_secret(secret.reveal()),
-        None => KeySeed::random(),
-    };
-    DecisionRecorder::start(&settings.decisions, seed, clock)
 }
 
 /// The exporter of metrics; `None` unless `metrics.otlp`.

@@ -81,7 +81,7 @@ impl ValueHash {
     }
 
     /// The hash of the value of an entry: 32 hexadecimal digits.
-    fn of(&self, entry: &Entry<'_>) -> String {
+    pub fn of(&self, entry: &Entry<'_>) -> String {
         let mut builder = KeyBuilder::start(&self.0);
         let [high, low] =
             builder.text("recorded value").text(entry.key).text(entry.value).finish().0;
@@ -107,7 +107,7 @@ impl<'a> DecisionRecord<'a> {
         let record = |(index, (descriptor, status)): (usize, (&Descriptor<'a>, &Status))| {
             let rule = status.reason.rule().and_then(|index| rules.rules().get(index));
             DescriptorRecord {
-                entries: entries(descriptor, rule, hash),
+                entries: recorded_entries(descriptor, rule, hash),
                 hits: descriptor.hits_addend,
                 negative: descriptor.is_negative_hits,
                 limit: descriptor.limit,
@@ -142,8 +142,9 @@ impl<'a> DecisionRecord<'a> {
     }
 }
 
-/// The keys and values of a descriptor that `rule` decided.
-fn entries<'a>(
+/// The keys and values of a descriptor that `rule` decided. With `hash`, a value that the rule does not
+/// name is hashed, and owned.
+pub fn recorded_entries<'a>(
     descriptor: &Descriptor<'a>,
     rule: Option<&Rule>,
     hash: Option<&ValueHash>,
@@ -196,7 +197,7 @@ fn opens_lease(rule: &Rule, status: &Status) -> bool {
 }
 
 /// The trace id in a `traceparent` of W3C Trace Context, if it is a valid one.
-fn trace_id(traceparent: &str) -> Option<&str> {
+pub fn trace_id(traceparent: &str) -> Option<&str> {
     let id = traceparent.split('-').nth(1)?;
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     let is_valid = id.len() == 32 && id.bytes().all(is_digit) && id.bytes().any(|it| it != b'0');

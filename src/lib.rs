@@ -61,6 +61,7 @@
 //! - [`proto`]: the generated messages, for the server, `weir call`, `weir health`, rules by xDS and
 //!   the xDS client only.
 //! - [`decision_recorder`]: writes the decision log.
+//! - [`request_log`]: lines about decided requests in the log of the process.
 //! - [`server`]: gRPC on one runtime per worker, HTTP, admin, health, drain.
 //! - [`xds`]: the client of a server that sends the rules.
 //! - [`plan_sources`]: plans in Redis, and plans of an HTTP server.
@@ -121,6 +122,7 @@ pub mod plans;
 pub mod proto;
 pub mod quota;
 pub mod replay;
+pub mod request_log;
 pub mod rlqs;
 pub mod rules;
 mod sampling;

@@ -51,7 +51,7 @@ pub use secret::{Secret, SecretUrl};
 pub use section::Setting;
 pub use sections::{
     AdminSettings, ClientCert, ClockSettings, DecisionLogSettings, DrainSettings, FallbackSettings,
-    FunctionChoice, GrpcSettings, HttpSettings, LimitHeaders, LogFormat, LogSettings,
+    FunctionChoice, GrpcSettings, HttpSettings, LimitHeaders, LineValues, LogFormat, LogSettings,
     LoggedRequests, LoggedValues, MetricsSettings, PlanSourceKind, PlansSettings, ReadyzSettings,
     RedisSettings, RequireRules, ResponseSettings, RlqsSettings, RulesSettings, StoreKind,
     StoreSettings, TracingSettings, UsageSettings, XdsSettings,

@@ -19,9 +19,7 @@ use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 
 use super::watch::{Timing, Watcher};
 use super::{StartError, texts};
-use crate::changes::CurrentChanges;
 use crate::escape::one_line;
-use crate::plans::Plans;
 use crate::rules::{
     Options, RuleProblem, RuleSet, RuleSources, XdsOutcome, XdsResource, XdsRules, XdsUpdate,
     domains_by_xds,
@@ -178,18 +176,6 @@ impl ActiveRules {
         };
         let changed = move || rules.reload(Trigger::FileChange);
         Watcher::start("weir-rules", watched, Timing::default(), known, digest, changed)
-    }
-
-    /// Lets `plans` check the active rules and all later ones. Only the first call has an effect.
-    pub(super) fn use_plans(&self, plans: Arc<Plans>) {
-        // No rules are activated meanwhile.
-        let _load_state = self.load_state();
-        self.users.plans.get_or_init(|| plans).use_rules(&self.snapshot().rules);
-    }
-
-    /// Compiles `changes` for all later rules. Only the first call has an effect.
-    pub(super) fn use_changes(&self, changes: Arc<CurrentChanges>) {
-        self.users.changes.get_or_init(|| changes);
     }
 
     /// The active rules, for use within a few microseconds: by a request or a page.

@@ -23,6 +23,7 @@ mod counter;
 mod plan;
 mod plans;
 mod quotas;
+mod request_log;
 mod usage;
 
 use plan::ShownPlan;
@@ -148,6 +149,19 @@ impl AdminApi for AdminPages {
 
     async fn end_change(&self, id: &str, by: &str) -> Result<Value, ChangeError> {
         self.changes.end(id, by).await
+    }
+
+    fn request_log(&self) -> Value {
+        request_log::page(&self.recorder.log, self.clock.now())
+    }
+
+    fn begin_capture(&self, body: &[u8], by: &str) -> Result<Value, ChangeError> {
+        let active = self.rules.snapshot_owned();
+        request_log::begin(&self.recorder.log, body, &active.rules, by, self.clock.now())
+    }
+
+    fn end_captures(&self, by: &str) -> Value {
+        request_log::end(&self.recorder.log, by, self.clock.now())
     }
 }
 

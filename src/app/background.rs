@@ -7,6 +7,7 @@
 //! - The job of the consistency modes waits for the store in its futures, not on the thread.
 //! - The readiness job reads atomics.
 //! - The job of usage waits for Redis in its futures too.
+//! - The job of the request log reads atomics.
 //!
 //! Jobs that read files stay outside: a read from a hanging network volume can block for minutes.
 //! The file watchers have their own threads for that reason.
@@ -22,6 +23,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::readiness::Readiness;
 use crate::limiter::Limiter;
 use crate::modes::JOB_PERIOD;
+use crate::request_log::RequestLog;
 use crate::server::Health;
 use crate::time::{Clock, SystemClock};
 
@@ -39,6 +41,9 @@ const SWEEP_SLICES: usize = 16;
 /// Counters in one slice of the sweep.
 const SWEEP_SLICE_COUNTERS: usize = 2_048;
 
+/// Period in which the lines that the request log left out are reported, and expired captures end.
+const REQUEST_LOG_PERIOD: Duration = Duration::from_secs(1);
+
 /// The running thread. It stops when this value is dropped.
 pub(super) struct Background {
     stop: oneshot::Sender<()>,
@@ -51,6 +56,7 @@ impl Background {
         limiter: Arc<Limiter>,
         clock: SystemClock,
         readiness: Readiness,
+        request_log: Arc<RequestLog>,
     ) -> io::Result<(Background, watch::Receiver<Health>)> {
         let (health, health_seen) = watch::channel(readiness.health());
         let (stop, stopped) = oneshot::channel();
@@ -72,8 +78,11 @@ impl Background {
                 if readiness.is_conditional() {
                     jobs.spawn(update_health(readiness, health.clone()));
                 }
+                jobs.spawn(tick_request_log(request_log.clone(), clock));
                 let _ = stopped.await;
                 jobs.shutdown().await;
+                // What was left out since the last tick.
+                request_log.tick(clock.now());
                 drop((stop_modes, stop_names));
                 // An error is a panic, which was logged.
                 let _ = tokio::join!(modes, names);
@@ -118,6 +127,15 @@ async fn write_names(limiter: Arc<Limiter>, clock: SystemClock, stopped: oneshot
         return;
     };
     names.run_writer(store, &clock, async { drop(stopped.await) }).await;
+}
+
+/// Reports lines that the request log left out, and ends its expired captures.
+async fn tick_request_log(log: Arc<RequestLog>, clock: SystemClock) {
+    let mut ticks = ticks(REQUEST_LOG_PERIOD);
+    loop {
+        ticks.tick().await;
+        log.tick(clock.now());
+    }
 }
 
 /// Publishes the health when it changes.

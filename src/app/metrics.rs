@@ -17,6 +17,7 @@ mod changes;
 mod decision_recorder;
 mod modes;
 mod plans;
+mod request_log;
 mod rlqs;
 mod stores;
 mod usage;
@@ -86,7 +87,7 @@ impl AllMetrics {
     pub(super) fn exposition(&self) -> Exposition {
         let mut page = Exposition::default();
         let active = self.rules.snapshot();
-        let RequestRecorder { decisions, requests, traces, records } = &*self.recorder;
+        let RequestRecorder { decisions, requests, traces, records, log } = &*self.recorder;
         requests.expose(&mut page);
         decisions.expose(&active.metrics, &mut page);
         self.rules.expose(&mut page);
@@ -124,6 +125,7 @@ impl AllMetrics {
         if let Some(records) = records {
             decision_recorder::expose(records.metrics(), &mut page);
         }
+        request_log::expose(log, &mut page);
         telemetry::expose_process(self.started, &mut page);
         if self.envoy_ratelimit_names {
             let loads = self.rules.load_counts();

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::active_rules::ActiveRules;
-use super::decision_log;
 use crate::decision::Verdict;
 use crate::decision_recorder::DecisionRecorder;
 use crate::descriptor::Request;
 use crate::limiter::Limiter;
+use crate::request_log::RequestLog;
 use crate::server::Decide;
 use crate::store::call_trace::{self, StoreCall};
-use crate::telemetry::{Decisions, Requests, Traces};
+use crate::telemetry::{Decisions, RequestSpan, Requests, Traces};
 use crate::time::{Clock, SystemClock};
 
 /// The registries that record requests.
@@ -21,6 +21,8 @@ pub(super) struct RequestRecorder {
     pub(super) traces: Option<Traces>,
     /// None without `log.decisions.path`.
     pub(super) records: Option<DecisionRecorder>,
+    /// Lines about requests in the log of the process.
+    pub(super) log: Arc<RequestLog>,
 }
 
 /// Decides requests; all workers share it.
@@ -50,7 +52,7 @@ impl Service {
 
 impl Decide for Service {
     async fn decide(&self, request: &Request<'_>) -> Verdict {
-        let RequestRecorder { decisions, requests, traces, records } = &*self.recorder;
+        let RequestRecorder { decisions, requests, traces, records, log } = &*self.recorder;
         // One snapshot per request: a reload cannot change its rules halfway.
         let active = self.rules.snapshot();
         let (in_flight, began) = (requests.begin(), self.clock.now());
@@ -64,11 +66,14 @@ impl Decide for Service {
             }
         };
         let ended = self.clock.now();
+        let trace_id = span.as_ref().map(RequestSpan::trace_id);
         if let Some((traces, span)) = traces.as_ref().zip(span) {
             let node = |call: &StoreCall| self.node_address(call);
             traces.end(span, &active.rules, &verdict, &calls, node, ended);
         }
-        decision_log::log(&active.rules, request, &verdict);
+        if log.is_on() {
+            log.record(&active.rules, request, &verdict, trace_id, ended);
+        }
         if let Some(records) = records {
             records.record(&active.rules, request, &verdict, began);
         }
@@ -88,7 +93,8 @@ impl Decide for Service {
     }
 
     fn traces(&self) -> bool {
-        self.recorder.traces.is_some() || self.recorder.records.is_some()
+        let RequestRecorder { traces, records, log, .. } = &*self.recorder;
+        traces.is_some() || records.is_some() || log.is_on()
     }
 
     fn may_wait(&self) -> bool {

@@ -28,7 +28,7 @@ pub use drain::DrainSettings;
 pub use fallback::FallbackSettings;
 pub use grpc::{ClientCert, GrpcSettings};
 pub use http::HttpSettings;
-pub use log::{LogFormat, LogSettings};
+pub use log::{LineValues, LogFormat, LogSettings};
 pub use metrics::MetricsSettings;
 pub use plans::{PlanSourceKind, PlansSettings};
 pub use readyz::{ReadyzSettings, RequireRules};

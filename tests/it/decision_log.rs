@@ -34,7 +34,12 @@ fn debug_logs_each_decision_on_one_line() {
             weir.client().check(request("d", descriptors.to_vec()));
             let line = decided(&mut weir, "user=");
             assert_eq!(line["descriptor"], "user=ann", "{line}");
-            assert_eq!((line["rule"].as_str(), &line["name"]), (Some("user"), &"per-user".into()));
+            let rule = (line["rule"].as_str(), line["selector"].as_str());
+            assert_eq!(rule, (Some("per-user"), Some("user")), "{line}");
+            assert_eq!(
+                (&line["hits"], &line["limit"], &line["used"]),
+                (&1.into(), &2.into(), &1.into())
+            );
             assert_eq!((line["code"].as_str(), &line["remaining"]), (Some("OK"), &1.into()));
             assert_eq!((&line["domain"], &line["what_if"]), (&"d".into(), &"OVER_LIMIT".into()));
             let line = decided(&mut weir, "other=");
@@ -43,7 +48,7 @@ fn debug_logs_each_decision_on_one_line() {
             assert!(line.get("remaining").is_none(), "nothing was counted: {line}");
             assert!(line.get("what_if").is_none(), "no rule has a what-if limit: {line}");
             let line = decided(&mut weir, "long=");
-            assert!(line["descriptor"].as_str().is_some_and(|text| text.len() < 300), "{line}");
+            assert!(line["descriptor"].as_str().is_some_and(|text| text.len() < 500), "{line}");
         });
     }
 }

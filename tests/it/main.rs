@@ -33,6 +33,7 @@ mod plans_http;
 mod quotas;
 mod reload;
 mod replay;
+mod request_log;
 mod rlqs;
 mod rolling;
 mod secrets;

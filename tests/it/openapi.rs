@@ -15,12 +15,13 @@ mod schema;
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
 /// The files with the routes of the two listeners.
-const ROUTERS: [&str; 8] = [
+const ROUTERS: [&str; 9] = [
     "routes.rs",
     "admin.rs",
     "admin/changes.rs",
     "admin/counters.rs",
     "admin/explain.rs",
+    "admin/log.rs",
     "admin/plans.rs",
     "admin/quotas.rs",
     "admin/usage.rs",
@@ -162,7 +163,17 @@ fn requests() -> Vec<(&'static str, &'static str, String)> {
     };
     let block = json!({ "domain": "d", "descriptor": "user=x", "block": true, "for": "1h" });
     let none = "/counters?domain=d&descriptor=k=x";
+    let capture = |domain: &str| {
+        json!({ "requests": "all", "domain": domain, "rule": "user", "sample": 0.5, "for": "1m" })
+            .to_string()
+    };
     vec![
+        ("put", "/log", capture("d")),
+        ("put", "/log", capture("e")),
+        ("put", "/log", "nonsense".to_owned()),
+        ("put", "/log", large.clone()),
+        ("get", "/log", String::new()),
+        ("delete", "/log", String::new()),
         ("post", "/json", check("user")),
         ("post", "/json", check("job")),
         ("patch", "/changes", change("d", "per-user")),
@@ -247,6 +258,7 @@ fn responses_match_openapi() {
         .rules("bad.yaml", "domain: d\ndescriptors:\n  - ky: x\n")
         .env("WEIR__RULES__START_WITHOUT_RULES", "true")
         .env("WEIR__READYZ__REQUIRE_RULES", "loaded")
+        .env("WEIR__LOG__LEVEL", "info,weir::request_log=warn")
         .start();
     // Redis is absent, and a draining instance is neither live nor ready for long.
     let lost = Weir::setup()
@@ -268,6 +280,7 @@ fn responses_match_openapi() {
     }
     one(&bad, "get", "/readyz", &[], "");
     one(&bad, "get", "/rules", &[], "");
+    one(&bad, "put", "/log", &[], r#"{"requests": "all", "for": "1m"}"#);
     one(&lost, "get", COUNTER, &[], "");
     one(&lost, "delete", COUNTER, &[], "");
     one(&lost, "get", USAGE, &[], "");

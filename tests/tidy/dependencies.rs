@@ -74,6 +74,11 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ),
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     (
+        "request_log",
+        "escape time atomic_count sampling line_rate spelling duration limit descriptor key \
+         decision decision_record rules settings limiter telemetry",
+    ),
+    (
         "server",
         "bounded_file atomic_count client_address tls time limit descriptor lease_rollback \
          decision settings telemetry proto usage",
@@ -82,8 +87,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     (
         "app",
         "bounded_file escape time client_address limit descriptor key store changes decision \
-         decision_recorder rules plans modes limiter rlqs plan_sources telemetry server settings \
-         usage xds",
+         decision_recorder rules plans modes limiter rlqs plan_sources telemetry request_log server \
+         settings usage xds",
     ),
     (
         "cli",

@@ -18,6 +18,7 @@ mod access;
 mod changes;
 mod counters;
 mod explain;
+mod log;
 mod origin;
 mod plans;
 mod quotas;
@@ -63,6 +64,12 @@ pub trait AdminApi: Send + Sync + 'static {
         id: &str,
         by: &str,
     ) -> impl Future<Output = Result<serde_json::Value, ChangeError>> + Send;
+    /// `GET /log`: which requests get lines in the log, and the captures.
+    fn request_log(&self) -> serde_json::Value;
+    /// `PUT /log`: begins the capture that `body` describes. `by` names the caller.
+    fn begin_capture(&self, body: &[u8], by: &str) -> Result<serde_json::Value, ChangeError>;
+    /// `DELETE /log`: ends all captures. `by` names the caller.
+    fn end_captures(&self, by: &str) -> serde_json::Value;
     /// `/explain`: which rule matches a descriptor of `domain`, and why.
     fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> serde_json::Value;
     /// `/explain`: the rule of `domain` with this selector or name. `None` if there is none.
@@ -95,7 +102,7 @@ pub enum CounterError {
     Store(String),
 }
 
-/// Why a temporary change was not made or ended. Each text has the reason.
+/// Why a temporary change was not made or ended, or a capture did not begin. Each text has the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeError {
     /// The request is wrong.
@@ -106,6 +113,18 @@ pub enum ChangeError {
     Conflict(String),
     /// The store does not answer.
     Unavailable(String),
+}
+
+impl ChangeError {
+    /// The status of the response, and the reason.
+    fn into_parts(self) -> (StatusCode, String) {
+        match self {
+            ChangeError::Invalid(why) => (StatusCode::BAD_REQUEST, why),
+            ChangeError::NotFound(why) => (StatusCode::NOT_FOUND, why),
+            ChangeError::Conflict(why) => (StatusCode::CONFLICT, why),
+            ChangeError::Unavailable(why) => (StatusCode::SERVICE_UNAVAILABLE, why),
+        }
+    }
 }
 
 /// The index at `/`: one line per path.
@@ -124,6 +143,7 @@ const INDEX: &str = "\
 /usage     ?domain=D&rule=R: the counters of a rule with `usage: true`, nearest first (JSON, CSV)
 /changes   temporary changes: GET all, PATCH {domain, rule, limit, for} to make one (JSON)
 /changes/{id}  DELETE ends a temporary change (JSON)
+/log       GET the captures, PUT {requests, domain, rule, sample, for} logs requests, DELETE (JSON)
 ";
 
 /// The routes of the admin port.
@@ -144,6 +164,7 @@ pub(in crate::server) fn router<A: AdminApi>(
         .merge(plans::router(api.clone(), pages.clone()))
         .merge(quotas::router(api.clone(), pages.clone()))
         .merge(changes::router(api.clone(), pages.clone()))
+        .merge(log::router(api.clone(), pages.clone()))
         .merge(usage::router(api.clone(), pages.clone()));
     Router::new()
         .route("/", get(INDEX))

@@ -162,6 +162,18 @@ impl AdminApi for FixedPages {
         Err(ChangeError::NotFound(id.into()))
     }
 
+    fn request_log(&self) -> serde_json::Value {
+        serde_json::json!({"captures": []})
+    }
+
+    fn begin_capture(&self, _: &[u8], by: &str) -> Result<serde_json::Value, ChangeError> {
+        Ok(serde_json::json!({"by": by}))
+    }
+
+    fn end_captures(&self, by: &str) -> serde_json::Value {
+        serde_json::json!({"by": by})
+    }
+
     fn quotas(&self, limit: usize) -> serde_json::Value {
         serde_json::json!({"quotas": [], "limit": limit})
     }

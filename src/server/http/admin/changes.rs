@@ -61,7 +61,7 @@ async fn end<A: AdminApi>(
 }
 
 /// Who sent a request, for the audit log: the name that it gives, or its address.
-fn caller(headers: &HeaderMap, address: ClientAddress) -> String {
+pub(super) fn caller(headers: &HeaderMap, address: ClientAddress) -> String {
     let name = headers.get(USER).map(|value| String::from_utf8_lossy(value.as_bytes()));
     let name = name.as_deref().map(str::trim).filter(|name| !name.is_empty());
     name.map_or_else(|| address.to_string(), str::to_owned)
@@ -70,10 +70,10 @@ fn caller(headers: &HeaderMap, address: ClientAddress) -> String {
 fn answer(result: Result<serde_json::Value, ChangeError>) -> Response {
     match result {
         Ok(json) => ([(CACHE_CONTROL, "no-store")], Json(json)).into_response(),
-        Err(ChangeError::Invalid(why)) => refusal(StatusCode::BAD_REQUEST, why),
-        Err(ChangeError::NotFound(why)) => refusal(StatusCode::NOT_FOUND, why),
-        Err(ChangeError::Conflict(why)) => refusal(StatusCode::CONFLICT, why),
-        Err(ChangeError::Unavailable(why)) => refusal(StatusCode::SERVICE_UNAVAILABLE, why),
+        Err(error) => {
+            let (status, why) = error.into_parts();
+            refusal(status, why)
+        }
     }
 }
 
