@@ -274,3 +274,16 @@ fn kept_names_are_explained() {
     let expected = "        usage: the names of its counters are kept for `/usage`\n";
     assert!(text.contains(expected), "{text}");
 }
+
+#[test]
+fn requests_in_the_log_are_explained() {
+    for lines in ["off", "denied", "all"] {
+        let set = rules(&format!(
+            "domain: d\ndescriptors:\n  - key: user\n    rate_limit: {{ unlimited: true, log: \
+             {lines} }}\n"
+        ));
+        assert_eq!(set.logs_requests(), lines != "off");
+        let text = set.explain("d", &entries("user=x")).to_string();
+        assert!(text.contains(&format!("        requests in the log: {lines}\n")), "{text}");
+    }
+}
