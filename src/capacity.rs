@@ -100,8 +100,8 @@ pub struct RedisLoad {
 /// The steps of one rule.
 #[derive(Clone, Debug, Serialize)]
 pub struct RuleTraffic {
-    /// The name.
-    pub name: String,
+    /// The rule name.
+    pub rule: String,
     /// The mode.
     pub mode: &'static str,
     /// Steps in Redis per second, of all instances.

@@ -30,8 +30,9 @@ pub use change::{ChangeAction, ChangeTarget, TemporaryChange, instant_text};
 pub use current::CurrentChanges;
 pub use problem::ChangeProblem;
 pub use redis_hash::RedisChanges;
-pub use registry::{ChangeRegistry, MadeChange, RulesNow};
+pub use registry::{ChangeRegistry, EndedChange, MadeChange, RulesNow};
 pub use request::ChangeRequest;
+pub use rule_names::NamedRule;
 pub use shared::{SharedChanges, SharedChangesError, StoredChanges};
 
 /// The most changes at a time. All instances read all of them twice a second.

@@ -135,7 +135,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     pub(crate) domain: String,
     /// Descriptors, each as key=value,key=value, or rules. A comma in a value needs a backslash
-    /// before it. A rule is given by its name in responses, or by its selector in metrics.
+    /// before it. A rule is given by its name or its selector.
     #[arg(required_unless_present = "buckets", value_name = "KEY=VALUE,...")]
     pub(crate) descriptors: Vec<String>,
     /// Id of a bucket of Envoy's quota filter (RLQS), as key=value,key=value in any order; may be

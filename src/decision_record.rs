@@ -54,9 +54,9 @@ pub struct DescriptorRecord<'a> {
     pub limit: Option<Override>,
     /// The code of the descriptor alone.
     pub code: Code,
-    /// The name of the rule, or its selector if it has none.
+    /// The rule name.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rule: Option<Cow<'a, str>>,
+    pub rule: Option<&'a str>,
     /// The reason for the code in one word.
     pub reason: &'static str,
     /// Hits that the reported limit still allows.
@@ -112,10 +112,7 @@ impl<'a> DecisionRecord<'a> {
                 negative: descriptor.is_negative_hits,
                 limit: descriptor.limit,
                 code: status.code,
-                rule: rule.map(|rule| match &rule.name {
-                    Some(name) => Cow::Borrowed(&**name),
-                    None => Cow::Owned(rule.selector()),
-                }),
+                rule: rule.map(|rule| &*rule.display_name),
                 reason: status.reason.name(),
                 remaining: status.limit.as_ref().map(|_| status.remaining),
                 lease: lease.clone().filter(|_| rule.is_some_and(|rule| opens_lease(rule, status))),

@@ -93,6 +93,16 @@ impl RuleSet {
         &self.rules
     }
 
+    /// Replaces each rule name by the equal text of `names`, which are in the order of the rules. The names
+    /// of metrics outlive a reload, and so each name is in memory once.
+    pub fn share_names<'n>(&mut self, names: impl Iterator<Item = &'n Arc<str>>) {
+        for (rule, name) in self.rules.iter_mut().zip(names) {
+            if rule.display_name == *name {
+                rule.display_name = Arc::clone(name);
+            }
+        }
+    }
+
     /// The documents that were read, in reading order.
     pub fn files(&self) -> &[RuleDocument] {
         &self.files

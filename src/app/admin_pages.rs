@@ -12,7 +12,7 @@ use super::service::RequestRecorder;
 use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Limiter, find_counter};
 use crate::rlqs::QuotaEngine;
-use crate::rules::{Explanation, LookupOutcome, RuleDocument, RuleSet};
+use crate::rules::{Explanation, RuleDocument, RuleSet};
 use crate::server::{AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest};
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
@@ -82,12 +82,8 @@ impl AdminApi for AdminPages {
     fn explain_rule(&self, domain: &str, name: &str) -> Option<Value> {
         let active = self.rules.snapshot_owned();
         let explanation = active.rules.explain_rule(domain, name)?;
-        let selector = match &explanation.outcome {
-            LookupOutcome::Rule(summary) => summary.rule.as_str(),
-            LookupOutcome::NoRule { .. } | LookupOutcome::UnknownDomain { .. } => "",
-        };
-        let (current, now) = (self.limiter.changes(), self.clock.now());
-        let changes = DescriptorChanges::of_rule(current, &active.rules, domain, selector, now);
+        let rule = active.rules.rule_named(domain, name)?;
+        let changes = DescriptorChanges::of_rule(self.limiter.changes(), rule, self.clock.now());
         Some(explained(&explanation, None, None, changes))
     }
 

@@ -12,8 +12,8 @@ use tokio::time::timeout;
 use super::active_rules::ActiveRules;
 use crate::changes::{
     ActiveChanges, AppliedChange, ChangeAction, ChangeProblem, ChangeRegistry, ChangeRequest,
-    ChangeTarget, CurrentChanges, ListedChange, MadeChange, RedisChanges, RulesNow, SharedChanges,
-    TemporaryChange, instant_text,
+    ChangeTarget, CurrentChanges, EndedChange, ListedChange, MadeChange, NamedRule, RedisChanges,
+    RulesNow, SharedChanges, TemporaryChange, instant_text,
 };
 use crate::descriptor::{Entry, RequestBounds, split_lease};
 use crate::limit::TierNumbers;
@@ -146,8 +146,9 @@ impl ChangeThread {
             }
             ChangeOperation::End(id) => {
                 let ended = self.registry.end(&id, &by, local, rules).await;
-                ended.map(|change| {
-                    let change = change.as_ref().map(shown_change);
+                ended.map(|ended| {
+                    let change = ended
+                        .map(|EndedChange { change, rule }| shown_change(&change, rule.as_ref()));
                     json!({ "id": id, "change": change, "scope": scope })
                 })
             }
@@ -239,20 +240,16 @@ impl DescriptorChanges {
         changes
     }
 
-    /// The changes at `local` of the rule of `domain` with this selector.
+    /// The changes at `local` of `rule`.
     pub(super) fn of_rule(
         current: Option<&Arc<CurrentChanges>>,
-        rules: &RuleSet,
-        domain: &str,
-        selector: &str,
+        rule: &Rule,
         local: Micros,
     ) -> DescriptorChanges {
         let Some((active, now)) = current.and_then(|all| Some((all.get()?, all.now(local)))) else {
             return DescriptorChanges::default();
         };
-        let mut of_domain = rules.rules().iter().filter(|rule| *rule.domain == *domain);
-        let rule = of_domain.find(|rule| rule.selector() == selector);
-        DescriptorChanges::concerning(&active, rule, domain, &[], now)
+        DescriptorChanges::concerning(&active, Some(rule), &rule.domain, &[], now)
     }
 
     fn concerning(
@@ -289,15 +286,13 @@ fn scope(is_shared: bool) -> &'static str {
 }
 
 fn shown(listed: &ListedChange) -> Value {
-    let mut json = shown_change(&listed.change);
-    if let Some(name) = &listed.name {
-        json["name"] = json!(&**name);
-    }
+    let mut json = shown_change(&listed.change, listed.rule.as_ref());
     json["problem"] = json!(listed.problem);
     json
 }
 
-fn shown_change(change: &TemporaryChange) -> Value {
+/// A change as JSON. `rule` is its rule, if that is one of the active rules.
+fn shown_change(change: &TemporaryChange, rule: Option<&NamedRule>) -> Value {
     let mut json = json!({
         "id": change.id,
         "domain": change.domain,
@@ -313,6 +308,12 @@ fn shown_change(change: &TemporaryChange) -> Value {
         ChangeTarget::Descriptor(_) => "descriptor",
     };
     json[target] = json!(change.target.selector());
+    if let Some(NamedRule { name, selector }) = rule {
+        json["rule"] = json!(&**name);
+        if let Some(selector) = selector {
+            json["selector"] = json!(selector);
+        }
+    }
     if let ChangeAction::Limit(numbers) = &change.action {
         let tier = |tier: &TierNumbers| match tier.burst {
             None => json!({ "requests": tier.requests }),

@@ -97,9 +97,9 @@ fn hottest_primary(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) ->
     }
     let rule = &inputs.rules[rule];
     let change = match rule.mode {
-        Mode::Exact => format!("`mode: leased` for {}; more primaries do not help", rule.name),
+        Mode::Exact => format!("`mode: leased` for {}; more primaries do not help", rule.rule),
         Mode::Leased | Mode::Synced { .. } => {
-            format!("more counters for {}; more primaries do not help", rule.name)
+            format!("more counters for {}; more primaries do not help", rule.rule)
         }
     };
     BoundUse { what: "CPU of the primary of one counter", used, change }

@@ -52,8 +52,8 @@ pub struct Inputs {
 /// A rule and its part of the load.
 #[derive(Clone, Debug)]
 pub struct RuleLoad {
-    /// The name.
-    pub name: String,
+    /// The rule name.
+    pub rule: String,
     /// The limit.
     pub limit: Limit,
     /// The what-if limit, which every call counts on by a step.
@@ -115,7 +115,7 @@ impl RuleLoad {
     pub fn of(rule: &Rule, counters: u64) -> Option<RuleLoad> {
         let RuleLimit::Limit(limit) = &rule.limit else { return None };
         Some(RuleLoad {
-            name: rule.display_name.to_string(),
+            rule: rule.display_name.to_string(),
             limit: limit.clone(),
             what_if: rule.what_if.as_ref().map(|what_if| what_if.limit.clone()),
             mode: rule.mode,

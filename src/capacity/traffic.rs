@@ -106,7 +106,7 @@ impl Traffic {
                 traffic.hottest_counter = (index, hottest);
             }
             traffic.rules.push(RuleTraffic {
-                name: rule.name.clone(),
+                rule: rule.rule.clone(),
                 mode: rule.mode.name(),
                 steps_per_second: of_all * (workers + background + of_rule.what_if),
                 hottest_counter_steps_per_second: hottest,

@@ -1,10 +1,9 @@
 //! The active changes in the form in which a decision looks them up: by rule, and by descriptor.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use super::change::{ChangeAction, ChangeTarget, TemporaryChange, entries};
-use super::rule_names::named;
+use super::rule_names::{NamedRule, named};
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
 use crate::limit::TierNumbers;
@@ -26,8 +25,8 @@ pub struct ActiveChanges {
 pub struct ListedChange {
     /// The change.
     pub change: TemporaryChange,
-    /// The name of its rule, if the target is a rule that has one.
-    pub name: Option<Arc<str>>,
+    /// The rule of its target, if the target is one of the active rules.
+    pub rule: Option<NamedRule>,
     /// Why the change has no effect, if it has none.
     pub problem: Option<String>,
     /// The rules of its target.
@@ -133,12 +132,12 @@ impl ActiveChanges {
             [] if !rules.has_domain(&change.domain) => {
                 Some("neither a file nor xDS defines its domain".to_owned())
             }
-            [] => Some("no rule of its domain has this selector or name".to_owned()),
+            [] => Some("no rule of its domain has this name or selector".to_owned()),
             found => found.iter().find_map(|rule| problem_of(&change.action, rule)),
         };
-        let name = found.first().and_then(|rule| rule.name.clone());
+        let rule = NamedRule::only(found);
         let rules = found.iter().map(|rule| rule.id).collect();
-        ListedChange { change: change.clone(), name, problem, rules }
+        ListedChange { change: change.clone(), rule, problem, rules }
     }
 
     fn add_to_descriptor(
@@ -157,7 +156,7 @@ impl ActiveChanges {
                 ChangeAction::Block | ChangeAction::Bypass => None,
             },
         };
-        ListedChange { change: change.clone(), name: None, problem, rules: Vec::new() }
+        ListedChange { change: change.clone(), rule: None, problem, rules: Vec::new() }
     }
 
     /// The change that applies at `now` to a descriptor with these entries, which matches `rule`. The

@@ -1,6 +1,7 @@
 //! The audit log: one line per change that was made, ended by a caller, or expired.
 
 use super::change::{ChangeAction, ChangeTarget, TemporaryChange, instant_text};
+use super::rule_names::NamedRule;
 use super::shared::SharedChangesError;
 use crate::escape::{excerpt, one_line};
 use crate::limit::TierNumbers;
@@ -8,22 +9,42 @@ use crate::limit::TierNumbers;
 /// Longest domain, rule or descriptor in a line, in characters.
 const CHARS_MAX: usize = 200;
 
-/// The rule and the descriptor of a change, for a log line. One of them is absent.
-fn logged_target(change: &TemporaryChange) -> (Option<String>, Option<String>) {
-    let text = excerpt(&change.target.selector(), CHARS_MAX);
-    match change.target {
-        ChangeTarget::Rule(_) => (Some(text), None),
-        ChangeTarget::Descriptor(_) => (None, Some(text)),
+/// The target of a change in a log line: a rule, perhaps with its selector, or a descriptor.
+struct LoggedTarget {
+    rule: Option<String>,
+    selector: Option<String>,
+    descriptor: Option<String>,
+}
+
+impl LoggedTarget {
+    /// The target of `change`. `named` is its rule, if that is one of the active rules.
+    fn new(change: &TemporaryChange, named: Option<&NamedRule>) -> LoggedTarget {
+        let text = |text: &str| excerpt(text, CHARS_MAX);
+        let target = text(&change.target.selector());
+        match (&change.target, named) {
+            (ChangeTarget::Descriptor(_), _) => {
+                LoggedTarget { rule: None, selector: None, descriptor: Some(target) }
+            }
+            (ChangeTarget::Rule(_), None) => {
+                LoggedTarget { rule: Some(target), selector: None, descriptor: None }
+            }
+            (ChangeTarget::Rule(_), Some(NamedRule { name, selector })) => LoggedTarget {
+                rule: Some(text(name)),
+                selector: selector.as_deref().map(text),
+                descriptor: None,
+            },
+        }
     }
 }
 
 /// `change` was made.
-pub(super) fn made(change: &TemporaryChange, replaces: Option<&str>) {
-    let (rule, descriptor) = logged_target(change);
+pub(super) fn made(change: &TemporaryChange, named: Option<&NamedRule>, replaces: Option<&str>) {
+    let LoggedTarget { rule, selector, descriptor } = LoggedTarget::new(change, named);
     tracing::info!(
         id = change.id.as_str(),
         domain = %excerpt(&change.domain, CHARS_MAX),
         rule,
+        selector,
         descriptor,
         action = change.action.name(),
         limit = logged_limit(change),
@@ -36,12 +57,17 @@ pub(super) fn made(change: &TemporaryChange, replaces: Option<&str>) {
 }
 
 /// The store did not confirm `change`, and possibly has it.
-pub(super) fn not_made(change: &TemporaryChange, error: &SharedChangesError) {
-    let (rule, descriptor) = logged_target(change);
+pub(super) fn not_made(
+    change: &TemporaryChange,
+    named: Option<&NamedRule>,
+    error: &SharedChangesError,
+) {
+    let LoggedTarget { rule, selector, descriptor } = LoggedTarget::new(change, named);
     tracing::warn!(
         id = change.id.as_str(),
         domain = %excerpt(&change.domain, CHARS_MAX),
         rule,
+        selector,
         descriptor,
         action = change.action.name(),
         until = %instant_text(change.until),
@@ -53,12 +79,13 @@ pub(super) fn not_made(change: &TemporaryChange, error: &SharedChangesError) {
 }
 
 /// `by` ended `change`.
-pub(super) fn ended(change: &TemporaryChange, by: &str) {
-    let (rule, descriptor) = logged_target(change);
+pub(super) fn ended(change: &TemporaryChange, named: Option<&NamedRule>, by: &str) {
+    let LoggedTarget { rule, selector, descriptor } = LoggedTarget::new(change, named);
     tracing::info!(
         id = change.id.as_str(),
         domain = %excerpt(&change.domain, CHARS_MAX),
         rule,
+        selector,
         descriptor,
         action = change.action.name(),
         until = %instant_text(change.until),
@@ -70,12 +97,13 @@ pub(super) fn ended(change: &TemporaryChange, by: &str) {
 }
 
 /// The end of `change` has come.
-pub(super) fn expired(change: &TemporaryChange) {
-    let (rule, descriptor) = logged_target(change);
+pub(super) fn expired(change: &TemporaryChange, named: Option<&NamedRule>) {
+    let LoggedTarget { rule, selector, descriptor } = LoggedTarget::new(change, named);
     tracing::info!(
         id = change.id.as_str(),
         domain = %excerpt(&change.domain, CHARS_MAX),
         rule,
+        selector,
         descriptor,
         action = change.action.name(),
         until = %instant_text(change.until),

@@ -32,7 +32,7 @@ pub struct TemporaryChange {
 /// What a change applies to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeTarget {
-    /// All descriptors of the rule with this selector, or of the rules with this name.
+    /// All descriptors of the rule with this selector or name, or of all rules with this `name`.
     Rule(String),
     /// Descriptors with exactly these entries, in this order. They need no rule.
     Descriptor(Vec<(String, String)>),

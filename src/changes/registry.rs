@@ -13,6 +13,7 @@ use super::change::TemporaryChange;
 use super::current::CurrentChanges;
 use super::problem::ChangeProblem;
 use super::request::ChangeRequest;
+use super::rule_names::NamedRule;
 use super::shared::{SharedChanges, SharedChangesError, StoredChanges};
 use super::{CHANGES_MAX, POLL_PERIOD};
 use crate::descriptor::RequestBounds;
@@ -58,6 +59,15 @@ pub struct MadeChange {
     pub listed: ListedChange,
     /// The id of the change that it replaces.
     pub replaces: Option<String>,
+}
+
+/// A change that a caller ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedChange {
+    /// The change.
+    pub change: TemporaryChange,
+    /// Its rule, if the target is one of the active rules.
+    pub rule: Option<NamedRule>,
 }
 
 /// The changes of this process, and the shared ones as last read.
@@ -175,22 +185,24 @@ impl ChangeRegistry {
         if let Some(shared) = self.shared.clone() {
             self.fields = None;
             let written = shared.write(&change.id, change.to_json().as_bytes()).await;
-            written.inspect_err(|error| audit_log::not_made(&change, error))?;
+            written.inspect_err(|error| {
+                let named = NamedRule::of(&change, rules.rules);
+                audit_log::not_made(&change, named.as_ref(), error);
+            })?;
             self.replaced.extend(same.iter().cloned());
         }
         self.changes.retain(|id, _| !same.contains(id));
         let id = change.id.clone();
-        audit_log::made(&change, replaces.as_deref());
         self.changes.insert(id.clone(), change);
         self.publish(rules);
+        let listed = self.listed(&id).expect("the change was published a moment ago");
+        audit_log::made(&listed.change, listed.rule.as_ref(), replaces.as_deref());
         self.remove_replaced().await;
-        let all = self.current.all();
-        let listed = all.list().iter().find(|listed| listed.change.id == id).cloned();
-        let listed = listed.expect("the change was published a moment ago");
         Ok(MadeChange { listed, replaces })
     }
 
-    /// Ends the change `id`. `by` is the caller. Returns the change, unless it was an unreadable one.
+    /// Ends the change `id`. `by` is the caller. Returns the change, unless it was an unreadable one, with its
+    /// rule.
     ///
     /// # Errors
     ///
@@ -201,7 +213,7 @@ impl ChangeRegistry {
         by: &str,
         local: Micros,
         rules: RulesNow<'_>,
-    ) -> Result<Option<TemporaryChange>, ChangeProblem> {
+    ) -> Result<Option<EndedChange>, ChangeProblem> {
         self.read(local).await?;
         let unknown = || {
             let shown = excerpt(id, ID_CHARS_MAX);
@@ -223,10 +235,16 @@ impl ChangeRegistry {
         if !existed {
             return Err(unknown());
         }
-        if let Some(change) = &change {
-            audit_log::ended(change, &excerpt(by, BY_CHARS_MAX));
-        }
-        Ok(change)
+        Ok(change.map(|change| {
+            let rule = NamedRule::of(&change, rules.rules);
+            audit_log::ended(&change, rule.as_ref(), &excerpt(by, BY_CHARS_MAX));
+            EndedChange { change, rule }
+        }))
+    }
+
+    /// The current change with this id.
+    fn listed(&self, id: &str) -> Option<ListedChange> {
+        self.current.all().list().iter().find(|listed| listed.change.id == id).cloned()
     }
 
     /// A new id, unique among all instances.
@@ -301,7 +319,9 @@ impl ChangeRegistry {
             if let Some(change) = self.changes.remove(&id) {
                 self.is_dirty = true;
                 if is_first {
-                    audit_log::expired(&change);
+                    // A pass over the rules per change would take long: many may end at once.
+                    let named = self.listed(&id).and_then(|listed| listed.rule);
+                    audit_log::expired(&change, named.as_ref());
                 }
             }
         }

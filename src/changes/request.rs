@@ -139,8 +139,8 @@ impl ChangeRequest {
         Ok(ChangeRequest { domain: body.domain, target, action, end, reason })
     }
 
-    /// The change with this id that `by` makes at `now`. A rule is named by its selector from then on,
-    /// which is unique.
+    /// The change with this id that `by` makes at `now`. It has the selector of its rule, which stays the
+    /// same if the rule gets another name.
     ///
     /// # Errors
     ///
@@ -349,10 +349,10 @@ fn unknown_domain(domain: &str, rules: &RuleSet) -> String {
 fn unknown_rule(domain: &str, name: &str, rules: &RuleSet) -> String {
     let shown = excerpt(name, SHOWN_CHARS_MAX);
     let of_domain = rules.rules().iter().filter(|rule| *rule.domain == *domain);
-    let labels = of_domain.take(COMPARED_MAX).map(|rule| &*rule.display_name);
-    let hint = match nearest(name, labels) {
+    let names = of_domain.take(COMPARED_MAX).map(|rule| &*rule.display_name);
+    let hint = match nearest(name, names) {
         Some(meant) => format!("did you mean `{}`?", excerpt(meant, SHOWN_CHARS_MAX)),
-        None => "write its name, or its selector as in metrics".to_owned(),
+        None => "write its name or its selector, as `weir explain` shows them".to_owned(),
     };
-    format!("rule: no rule of this domain has the selector or name `{shown}`; {hint}")
+    format!("rule: no rule of this domain has the name or selector `{shown}`; {hint}")
 }

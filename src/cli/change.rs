@@ -59,7 +59,7 @@ struct AddChangeArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 struct ChangeTargetArgs {
-    /// Rule, by its name in responses, or by its selector in metrics.
+    /// Rule, by its name or its selector.
     #[arg(long, value_name = "NAME")]
     rule: Option<String>,
     /// Descriptor, with exactly these entries.
@@ -290,7 +290,7 @@ fn items<'v>(body: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
 
 /// Whether `change` is one of this rule or descriptor.
 fn is_of(change: &Value, rule: &Option<String>, descriptor: &Option<ParsedDescriptor>) -> bool {
-    let of_rule = |rule: &String| change["rule"] == **rule || change["name"] == **rule;
+    let of_rule = |rule: &String| change["rule"] == **rule || change["selector"] == **rule;
     let of_descriptor = |descriptor: &ParsedDescriptor| {
         change["descriptor"] == *descriptor_selector(&descriptor.entries())
     };
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_change_is_found_by_each_name_of_its_target() {
-        let rule = json!({ "rule": "path=/a,ip", "name": "login" });
+        let rule = json!({ "rule": "login", "selector": "path=/a,ip" });
         let descriptor = json!({ "descriptor": r"user=a\,b" });
         let parsed = |text: &str| Some(text.parse::<ParsedDescriptor>().expect("a descriptor"));
         let named = |name: &str| Some(name.to_owned());

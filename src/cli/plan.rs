@@ -12,7 +12,8 @@ use crate::capacity::{
     CapacityPlan, Cores, Inputs, RuleLoad, RuleTraffic, UTILIZATION_MAX, calculate,
 };
 use crate::duration::{self, Style};
-use crate::rules::RuleSet;
+use crate::escape::one_line;
+use crate::rules::{Rule, RuleSet};
 
 #[cfg(test)]
 mod page;
@@ -44,8 +45,8 @@ pub(crate) struct PlanArgs {
     /// Descriptors of a call that match a rule with a limit.
     #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = positive)]
     descriptors: f64,
-    /// A rule that calls match, by its name or by its keys joined with dots, and its weight; may be
-    /// repeated [default: all rules with a limit, equally]
+    /// A rule that calls match, by its name or its selector, and its weight; may be repeated [default: all
+    /// rules with a limit, equally]
     #[arg(long = "rule", value_name = "NAME[=WEIGHT]")]
     chosen: Vec<String>,
     /// Instances [default: the fewest that suffice]
@@ -112,32 +113,41 @@ pub(super) fn run(args: &PlanArgs) -> anyhow::Result<u8> {
 
 /// The rules with a limit, or those of them that `chosen` names.
 fn rule_loads(rules: &RuleSet, chosen: &[String], keys: u64) -> anyhow::Result<Vec<RuleLoad>> {
-    let all: Vec<RuleLoad> =
-        rules.rules().iter().filter_map(|rule| RuleLoad::of(rule, keys)).collect();
+    let all = rules.rules().iter().filter_map(|rule| Some((rule, RuleLoad::of(rule, keys)?)));
+    let all: Vec<(&Rule, RuleLoad)> = all.collect();
     anyhow::ensure!(!all.is_empty(), "no rule has a limit; name rule files with --rules");
     if chosen.is_empty() {
-        return Ok(all);
+        return Ok(all.into_iter().map(|(_, load)| load).collect());
     }
     let mut loads = Vec::new();
     for text in chosen {
+        let named = |name: &str| -> Vec<RuleLoad> {
+            let named = all.iter().filter(|(rule, _)| is_named(rule, name));
+            named.map(|(_, load)| load.clone()).collect()
+        };
+        // A selector may end like a weight: `user=7`.
+        let (mut found, mut name) = (named(text), text.as_str());
         let weighted = text.rsplit_once('=');
         let weighted = weighted.and_then(|(name, text)| Some((name, positive(text).ok()?)));
-        let (name, weight) = weighted.unwrap_or((text.as_str(), 1.0));
-        let before = loads.len();
-        for load in all.iter().filter(|load| load.name == name) {
-            let mut load = load.clone();
-            load.weight = weight;
-            loads.push(load);
+        if let (true, Some((before, weight))) = (found.is_empty(), weighted) {
+            (found, name) = (named(before), before);
+            found.iter_mut().for_each(|load| load.weight = weight);
         }
-        if loads.len() == before {
-            let names: Vec<&str> = all.iter().take(20).map(|load| load.name.as_str()).collect();
+        if found.is_empty() {
+            let names: Vec<&str> = all.iter().take(20).map(|(_, load)| &*load.rule).collect();
             let names = names.join(", ");
             anyhow::bail!(
                 "--rule {name}: no rule with a limit has this name; name one of: {names}"
             );
         }
+        loads.append(&mut found);
     }
     Ok(loads)
+}
+
+/// Whether `text` is the name or the selector of `rule`, or its `name` that other rules have too.
+fn is_named(rule: &Rule, text: &str) -> bool {
+    rule.is_called(text) || rule.name.as_deref() == Some(text)
 }
 
 /// Prints the plan as text.
@@ -193,7 +203,7 @@ fn write(out: &mut impl Write, plan: &CapacityPlan, workers: u32) -> io::Result<
         writeln!(
             out,
             "rule         {} ({}): {} steps/s, {} of them by one counter",
-            rule.name,
+            one_line(&rule.rule),
             rule.mode,
             two_digits(rule.steps_per_second),
             two_digits(of_one)
@@ -202,7 +212,8 @@ fn write(out: &mut impl Write, plan: &CapacityPlan, workers: u32) -> io::Result<
     for (index, bound) in plan.bounds.iter().enumerate() {
         if index == 0 || bound.used >= UTILIZATION_MAX {
             let used = two_digits(100.0 * bound.used);
-            writeln!(out, "bound        {used} % of {}; change: {}", bound.what, bound.change)?;
+            let change = one_line(&bound.change);
+            writeln!(out, "bound        {used} % of {}; change: {change}", bound.what)?;
         }
     }
     Ok(())

@@ -24,7 +24,7 @@ pub(crate) struct UsageArgs {
     /// Namespace of the rules.
     #[arg(long)]
     domain: String,
-    /// The rule: its selector, as in metrics, or its name. It needs `usage: true`.
+    /// The rule, by its name or its selector. It needs `usage: true`.
     #[arg(long)]
     rule: String,
     /// Which counters: those nearest their limit, or all.
@@ -265,7 +265,7 @@ mod tests {
         UsagePage {
             domain: "d".to_owned(),
             rule: "user".to_owned(),
-            name: None,
+            selector: None,
             algorithm: "fixed_window".to_owned(),
             store: "memory".to_owned(),
             order: UsageOrder::Nearest,

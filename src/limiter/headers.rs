@@ -5,12 +5,13 @@ use std::fmt::Write;
 
 use super::decided::DecidedDescriptor;
 use crate::decision::{Code, DecisionReason, Status};
+use crate::rules::Rule;
 use crate::settings::{LimitHeaders, ResponseSettings};
 
 mod ietf;
 mod reported_limit;
 
-use reported_limit::{HeaderList, ReportedLimit, most_restrictive_first, quotable};
+use reported_limit::{HeaderList, ReportedLimit, most_restrictive_first, quotable, quotable_name};
 
 /// All headers that `config` enables.
 pub(super) fn all(
@@ -112,8 +113,11 @@ fn envoy_ratelimit(names: [&String; 3], limits: &[ReportedLimit<'_>], list: &mut
     }
 }
 
-/// The value of `x-weir-decision`: one element per descriptor. `rule` is the display name, because
-/// clients see it.
+/// The values of `rule` in `x-weir-decision` that are no names of rules.
+const NO_RULE: &str = "none";
+const SENT_LIMIT: &str = "override";
+
+/// The value of `x-weir-decision`: one element per descriptor.
 fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
     let mut text = String::new();
     for one in decided {
@@ -121,11 +125,11 @@ fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
             text.push_str(", ");
         }
         let rule = match (one.resolved.rule(), &one.reason) {
-            (Some(rule), _) => quotable(&rule.display_name),
+            (Some(rule), _) => decision_rule(rule),
             (None, DecisionReason::Counted { .. } | DecisionReason::Fallback { .. }) => {
-                "override".into()
+                SENT_LIMIT.into()
             }
-            (None, _) => "none".into(),
+            (None, _) => NO_RULE.into(),
         };
         let (fallback, cause) = match one.reason {
             DecisionReason::Fallback { on_error, error, .. } => {
@@ -147,4 +151,14 @@ fn decision_header(decided: &[DecidedDescriptor<'_>]) -> String {
         }
     }
     text
+}
+
+/// The name of `rule` in `x-weir-decision`: in quotes if it could be read as another part of the header.
+fn decision_rule(rule: &Rule) -> Cow<'_, str> {
+    let name = quotable_name(rule);
+    let is_word = name == NO_RULE || name == SENT_LIMIT;
+    match is_word || name.contains([' ', ',', ';', '"', '\\']) {
+        true => Cow::Owned(format!("\"{name}\"")),
+        false => name,
+    }
 }

@@ -50,7 +50,7 @@ impl PlanUse {
 }
 
 fn rule_text(rule: &Rule) -> String {
-    format!("rule `{}` of domain `{}`", shown(&rule.selector()), shown(&rule.domain))
+    format!("rule `{}` of domain `{}`", shown(&rule.display_name), shown(&rule.domain))
 }
 
 /// What a plan says about the limit of a rule.

@@ -89,7 +89,7 @@ pub struct CounterTotals {
 pub struct RuleReport {
     /// The domain; empty for descriptors without a rule.
     pub domain: String,
-    /// The name of the rule, or its selector.
+    /// The rule name.
     pub rule: String,
     /// What the rule denies by one rule set only. A descriptor counts for the rule that denies it.
     #[serde(flatten)]

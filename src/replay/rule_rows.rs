@@ -1,7 +1,7 @@
 //! The rows of the report: the rules of both rule sets by their domains and names.
 //!
-//! A rule of the old rules and one of the new rules share a row if they have the same domain and name,
-//! or the same selector if they have no name.
+//! A rule of the old rules and one of the new rules share a row if they have the same domain and rule
+//! name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct RuleRows(Vec<RowName>);
 pub(super) struct RowName {
     /// The domain; empty for a row without a rule.
     pub(super) domain: Arc<str>,
-    /// The name of the rule, or its selector.
+    /// The rule name.
     pub(super) rule: Arc<str>,
 }
 
@@ -63,8 +63,7 @@ impl RuleRows {
 }
 
 fn row_name(rule: &Rule) -> RowName {
-    let name = rule.name.clone();
-    RowName { domain: rule.domain.clone(), rule: name.unwrap_or_else(|| rule.selector().into()) }
+    RowName { domain: rule.domain.clone(), rule: rule.display_name.clone() }
 }
 
 impl RowsOfSet {

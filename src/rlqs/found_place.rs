@@ -42,7 +42,7 @@ impl QuotaEngine {
                     FoundPlace::Divided(QuotaPlace { key, rule: known, quota })
                 }
                 _ => {
-                    self.metrics.warn_undivided(&known.selector, now);
+                    self.metrics.warn_undivided(rule, now);
                     FoundPlace::Unassigned(known)
                 }
             };

@@ -30,8 +30,10 @@ pub struct ShownQuotas {
 pub struct ShownQuota {
     /// The domain of the rule.
     pub domain: Arc<str>,
-    /// The selector of the rule.
-    pub rule: String,
+    /// The rule name.
+    pub rule: Arc<str>,
+    /// The selector of the rule, if its name is another text.
+    pub selector: Option<String>,
     /// The counter.
     pub key: CounterKey,
     /// Hits per window.
@@ -77,8 +79,8 @@ pub enum HolderKind {
 pub struct RuleDemand {
     /// The domain.
     pub domain: Arc<str>,
-    /// The selector of the rule.
-    pub rule: String,
+    /// The rule name.
+    pub rule: Arc<str>,
     /// Requests that Envoys allowed.
     pub allowed: u64,
     /// Requests that Envoys denied.
@@ -89,6 +91,17 @@ pub struct RuleDemand {
     pub demand_per_second: f64,
     /// Hits per second that they may use.
     pub assigned_per_second: f64,
+}
+
+impl RuleDemand {
+    /// Adds the counts of another rule with the same name.
+    fn add(&mut self, other: &RuleDemand) {
+        self.allowed = self.allowed.saturating_add(other.allowed);
+        self.denied = self.denied.saturating_add(other.denied);
+        self.shadow_denied = self.shadow_denied.saturating_add(other.shadow_denied);
+        self.demand_per_second += other.demand_per_second;
+        self.assigned_per_second += other.assigned_per_second;
+    }
 }
 
 impl QuotaEngine {
@@ -111,7 +124,7 @@ impl QuotaEngine {
         ShownQuotas { total, quotas: quotas.into_iter().map(|(_, quota)| quota).collect() }
     }
 
-    /// The rules that have or had buckets, ordered by domain and selector.
+    /// The rules that have or had buckets, ordered by domain and name.
     pub fn rule_series(&self) -> Vec<RuleDemand> {
         let mut rates: HashMap<RuleId, (f64, f64)> = HashMap::new();
         self.for_each(|_, quota| {
@@ -127,7 +140,7 @@ impl QuotaEngine {
                     rates.get(&rule.id).copied().unwrap_or_default();
                 RuleDemand {
                     domain: rule.domain.clone(),
-                    rule: rule.selector.to_string(),
+                    rule: rule.name(),
                     allowed: rule.allowed.get(),
                     denied: rule.denied.get(),
                     shadow_denied: rule.shadow_denied.get(),
@@ -137,6 +150,14 @@ impl QuotaEngine {
             })
             .collect();
         series.sort_by(|a, b| (&a.domain, &a.rule).cmp(&(&b.domain, &b.rule)));
+        // A rule that is gone may still have buckets when another rule gets its name.
+        series.dedup_by(|next, kept| {
+            let is_same = (&next.domain, &next.rule) == (&kept.domain, &kept.rule);
+            if is_same {
+                kept.add(next);
+            }
+            is_same
+        });
         series
     }
 }
@@ -171,7 +192,8 @@ fn shown(key: &CounterKey, quota: &CounterQuota) -> ShownQuota {
     };
     ShownQuota {
         domain: quota.rule.domain.clone(),
-        rule: quota.rule.selector.to_string(),
+        rule: quota.rule.name(),
+        selector: quota.rule.other_selector(),
         key: *key,
         requests,
         window,

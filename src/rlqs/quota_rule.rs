@@ -16,8 +16,9 @@ pub struct QuotaRule {
     pub id: RuleId,
     /// The domain.
     pub domain: Arc<str>,
-    /// The selector, unique in the domain.
-    pub selector: Box<str>,
+    /// The rule name. A reload may change it.
+    name: Mutex<Arc<str>>,
+    selector: Box<str>,
     /// Requests that Envoys allowed.
     pub allowed: AtomicCount,
     /// Requests that Envoys denied.
@@ -33,6 +34,7 @@ impl QuotaRule {
         let known = QuotaRule {
             id: rule.id,
             domain: rule.domain.clone(),
+            name: Mutex::new(rule.display_name.clone()),
             selector: rule.selector().into(),
             allowed: AtomicCount::default(),
             denied: AtomicCount::default(),
@@ -48,6 +50,21 @@ impl QuotaRule {
         self.is_shadow.store(rule.shadow_mode, Ordering::Relaxed);
         let renews = rule.on_error.unwrap_or(on_error) != OnError::Deny;
         self.renews_without_ledger.store(renews, Ordering::Relaxed);
+        *self.lock_name() = rule.display_name.clone();
+    }
+
+    /// The rule name.
+    pub fn name(&self) -> Arc<str> {
+        self.lock_name().clone()
+    }
+
+    /// The selector, if the rule name is another text.
+    pub(super) fn other_selector(&self) -> Option<String> {
+        (*self.selector != *self.name()).then(|| self.selector.to_string())
+    }
+
+    fn lock_name(&self) -> MutexGuard<'_, Arc<str>> {
+        self.name.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether denials of the rule pass.

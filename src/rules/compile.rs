@@ -16,6 +16,7 @@ use super::file::source::{RuleFiles, SourceFile};
 use super::lookup::matcher::Matcher;
 use super::lookup::rule::{self, EntryMatcher, NameId, Rule, RuleLimit};
 use super::lookup::tree::{Level, RuleTreeNode};
+use super::show::selector::path_selector;
 use super::{Domain, RuleDocument, RuleSet};
 use crate::spelling::nearest;
 use crate::yaml;
@@ -30,6 +31,7 @@ mod limit_reader;
 mod mode;
 mod node;
 pub(super) mod regex_budget;
+mod rule_names;
 mod what_if;
 
 pub(super) use changed_limit::{field_problems, limit_problems};
@@ -161,7 +163,7 @@ impl Compiler {
         self.domain = Arc::clone(&draft.name);
         self.defined.clear();
         let denied_requests = self.denied_requests(&draft.documents);
-        let first = files.len();
+        let (first, first_rule) = (files.len(), self.rules.len());
         let count = draft.documents.iter().map(|document| document.descriptors.len()).sum();
         let mut descriptors = Vec::with_capacity(draft.documents.len());
         for document in draft.documents {
@@ -175,6 +177,7 @@ impl Compiler {
             items.into_iter().map(move |item| (file, item))
         };
         let root = self.level(files, count, &mut with_files.flat_map(with_file));
+        rule_names::make_unique(&mut self.rules[first_rule..], &mut self.report);
         self.check_replaces();
         Domain {
             name: draft.name,
@@ -271,7 +274,7 @@ impl Compiler {
         // A rule with a wrong limit stays in the tree, so that its descendants are checked too.
         let limit = limit.unwrap_or(RuleLimit::Unlimited);
         let limit_from = self.limit_from(raw, &limit, location);
-        let display_name = name.clone().unwrap_or_else(|| self.joined_keys());
+        let display_name = name.clone().unwrap_or_else(|| path_selector(&self.path));
         let metadata = descriptor.metadata.as_ref().and_then(|metadata| metadata.value.clone());
         let index = self.rules.len();
         let name_id = name.as_ref().map(|name| self.number(name));
@@ -304,15 +307,6 @@ impl Compiler {
             path: self.path.clone().into(),
         });
         Some(index)
-    }
-
-    /// The keys of the path.
-    fn joined_keys(&self) -> Arc<str> {
-        match &self.path[..] {
-            // Nearly all rules of a file with many.
-            [only] => Arc::clone(&only.key),
-            path => path.iter().map(|node| &*node.key).collect::<Vec<_>>().join(".").into(),
-        }
     }
 
     fn replaces(&mut self, raw: &RawRateLimit, location: &Location) -> Box<[NameId]> {

@@ -86,7 +86,7 @@ impl Decisions {
                     if outcome == Some(DecisionOutcome::Over) {
                         self.denied(rule, series, descriptor, hits, now);
                     }
-                    let period = series.fallback_period();
+                    let period = series.fallback_period(rule);
                     let fallbacks = || series.causes().iter().sum();
                     if let DecisionReason::Fallback { error, .. } = status.reason {
                         self.fallback_log.fell_back(period, fallbacks, error, now);
@@ -265,7 +265,7 @@ fn expose_what_if(rule_metrics: &RuleMetrics, page: &mut Exposition) {
 type Label<'a> = (&'static str, &'a str);
 
 fn labels<'a>(series: &'a RuleSeries, last: Label<'a>) -> [Label<'a>; 3] {
-    [("domain", &series.domain), ("rule", &series.selector), last]
+    [("domain", &series.domain), ("rule", &series.rule), last]
 }
 
 /// Decisions by outcome: those of usual outcomes, and others that are not 0.

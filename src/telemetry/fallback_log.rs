@@ -7,6 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::rules::Rule;
 use crate::store::StoreError;
 use crate::time::Micros;
 
@@ -31,12 +32,11 @@ pub(super) struct FallbackPeriod {
     record: Mutex<Record>,
 }
 
-/// The period of one rule, and the labels that name the rule in the log.
+/// The period of one rule, and the rule, for the log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LabelledPeriod<'a> {
     pub(super) period: &'a FallbackPeriod,
-    pub(super) domain: &'a str,
-    pub(super) rule: &'a str,
+    pub(super) rule: &'a Rule,
 }
 
 /// The state of a period that only fallbacks and their end change.
@@ -96,12 +96,15 @@ impl FallbackLog {
         error: StoreError,
         now: Micros,
     ) {
-        let LabelledPeriod { period, domain, rule } = of;
+        let LabelledPeriod { period, rule: Rule { domain, display_name: name, .. } } = of;
         match period.fell_back(now, total, self) {
             StartLine::Silent => {}
             StartLine::Rule => {
-                let cause = error.name();
-                tracing::warn!(%domain, %rule, cause, "fallback started: the store did not decide");
+                let (selector, cause) = (of.rule.other_selector(), error.name());
+                tracing::warn!(
+                    %domain, rule = %name, selector, cause,
+                    "fallback started: the store did not decide"
+                );
             }
             StartLine::More => {
                 tracing::warn!("fallback started for more rules; see weir_fallback_total");
@@ -120,11 +123,12 @@ impl FallbackLog {
         now: Micros,
         is_counted: impl Fn() -> bool,
     ) {
-        let LabelledPeriod { period, domain, rule } = of;
+        let LabelledPeriod { period, rule: Rule { domain, display_name: name, .. } } = of;
         if let Some(ended) = period.decided(now, total, is_counted) {
             let EndedPeriod { fallbacks, seconds } = ended;
+            let selector = of.rule.other_selector();
             tracing::info!(
-                %domain, %rule, fallbacks, seconds,
+                %domain, rule = %name, selector, fallbacks, seconds,
                 "fallback ended: the store decides again"
             );
         }

@@ -33,8 +33,8 @@ pub struct RuleMetrics(Vec<Arc<RuleSeries>>);
 pub struct RuleSeries {
     /// The rule's domain.
     pub domain: Arc<str>,
-    /// The rule's selector, unique within the domain.
-    pub selector: Arc<str>,
+    /// The rule name, unique in the domain.
+    pub rule: Arc<str>,
     /// The rule's name in envoyproxy/ratelimit's metrics.
     pub stat_key: Box<str>,
     /// Made with the first decision: most of a million rules decide nothing.
@@ -47,6 +47,8 @@ pub struct RuleSeries {
 struct RuleCounts {
     outcomes: Sharded<OutcomeMetrics>,
     fallback: FallbackPeriod,
+    /// The rule's selector if it differs from its name; made with the first denial.
+    selector: OnceLock<Option<Arc<str>>>,
     /// Made with the first result: few rules have a what-if limit.
     what_if: OnceLock<Sharded<WhatIfMetrics>>,
 }
@@ -96,16 +98,14 @@ impl SeriesBudget {
 }
 
 impl RuleMetrics {
-    /// Series for every rule of `rules`. A rule that has series in `before` keeps its counts.
+    /// Series for every rule of `rules`. A rule with the name of an earlier one has its series in `before`,
+    /// and keeps the counts. With another name, it begins new series.
     pub fn new(rules: &RuleSet, before: &RuleMetrics, budget: &Arc<SeriesBudget>) -> RuleMetrics {
         let known: HashMap<(&str, &str), &Arc<RuleSeries>> =
-            before.0.iter().map(|one| ((&*one.domain, &*one.selector), one)).collect();
-        let series = |rule: &Rule| {
-            let selector = rule.selector();
-            match known.get(&(&*rule.domain, &*selector)) {
-                Some(same) if same.fits(rule) => Arc::clone(same),
-                _ => Arc::new(RuleSeries::new(rule, selector, budget)),
-            }
+            before.0.iter().map(|one| ((&*one.domain, &*one.rule), one)).collect();
+        let series = |rule: &Rule| match known.get(&(&*rule.domain, &*rule.display_name)) {
+            Some(same) if same.fits(rule) => Arc::clone(same),
+            _ => Arc::new(RuleSeries::new(rule, budget)),
         };
         RuleMetrics(rules.rules().iter().map(series).collect())
     }
@@ -122,7 +122,7 @@ impl RuleMetrics {
 }
 
 impl RuleSeries {
-    fn new(rule: &Rule, selector: String, budget: &Arc<SeriesBudget>) -> RuleSeries {
+    fn new(rule: &Rule, budget: &Arc<SeriesBudget>) -> RuleSeries {
         let values = || Values {
             budget: budget.clone(),
             series: ArcSwap::default(),
@@ -133,17 +133,17 @@ impl RuleSeries {
         let values = rule.is_detailed().then(|| Box::new(values()));
         RuleSeries {
             domain: rule.domain.clone(),
-            selector: selector.into(),
+            rule: rule.display_name.clone(),
             stat_key: rule.written_stat_key().into(),
             counts: OnceLock::new(),
             values,
         }
     }
 
-    /// Whether these series, made for an earlier rule, can count for `rule`: both have metrics by
-    /// value, or neither has.
+    /// Whether these series, made for an earlier rule, can count for `rule`, which has the same name: both
+    /// have one stat key, and both have metrics by value, or neither has.
     fn fits(&self, rule: &Rule) -> bool {
-        self.values.is_some() == rule.is_detailed()
+        *self.stat_key == *rule.written_stat_key() && self.values.is_some() == rule.is_detailed()
     }
 
     /// Counts one status that `rule` decided.
@@ -186,10 +186,15 @@ impl RuleSeries {
         snapshot
     }
 
-    /// The rule's fallback period, with the labels for its log lines.
-    pub(super) fn fallback_period(&self) -> LabelledPeriod<'_> {
-        let period = &self.counts().fallback;
-        LabelledPeriod { period, domain: &self.domain, rule: &self.selector }
+    /// The selector of `rule`, whose series these are, if its name is another text.
+    pub(super) fn selector(&self, rule: &Rule) -> Option<Arc<str>> {
+        let selector = || rule.other_selector().map(Arc::from);
+        self.counts().selector.get_or_init(selector).clone()
+    }
+
+    /// The fallback period of `rule`, whose series these are.
+    pub(super) fn fallback_period<'a>(&'a self, rule: &'a Rule) -> LabelledPeriod<'a> {
+        LabelledPeriod { period: &self.counts().fallback, rule }
     }
 
     /// Decisions by the fallback so far, in the order of [`StoreError::ALL`].

@@ -60,6 +60,8 @@ struct Slice {
 struct CounterLabels {
     domain: Arc<str>,
     rule: Arc<str>,
+    /// The selector of the rule, if its name is another text.
+    selector: Option<Arc<str>>,
     values: Option<Box<str>>,
 }
 
@@ -102,7 +104,8 @@ impl TopDenied {
         let key = rule.key(&self.seed, entries);
         window.sketch(now).add(key, hits.max(1), || CounterLabels {
             domain: series.domain.clone(),
-            rule: series.selector.clone(),
+            rule: series.rule.clone(),
+            selector: series.selector(rule),
             values: self.with_values.then(|| {
                 let text = descriptor_selector(entries);
                 cut(&text, VALUES_BYTES_MAX).into()
@@ -144,6 +147,9 @@ impl TopDenied {
                 "denied_hits": count,
                 "at_least": count - excess.min(count),
             });
+            if let Some(selector) = labels.selector {
+                shown["selector"] = (*selector).into();
+            }
             if let Some(values) = labels.values {
                 shown["descriptor"] = String::from(values).into();
             }

@@ -181,7 +181,7 @@ fn attributes(rules: &RuleSet, status: &Status) -> impl Iterator<Item = KeyValue
     };
     let rule = index.and_then(|index| rules.rules().get(index));
     let rule = rule.map(|rule| {
-        let label = KeyValue::new("weir.rule", rule.selector());
+        let label = KeyValue::new("weir.rule", rule.display_name.clone());
         [label, KeyValue::new("weir.mode", rule.mode.name())]
     });
     let fallback = fallback.map(|(on_error, cause)| {

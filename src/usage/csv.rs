@@ -181,7 +181,7 @@ mod tests {
         let page = UsagePage {
             domain: "d".into(),
             rule: "user,path=template:/{id}".into(),
-            name: None,
+            selector: None,
             algorithm: "fixed_window".into(),
             store: "redis".into(),
             order: UsageOrder::Name,

@@ -11,7 +11,7 @@ pub const ROWS_MAX: usize = 1000;
 pub struct UsageQuery {
     /// The domain of the rule.
     pub domain: String,
-    /// The rule's selector or name.
+    /// The name or the selector of the rule.
     pub rule: String,
     /// Which counters the page has, and their order.
     #[serde(default)]

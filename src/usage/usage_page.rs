@@ -16,11 +16,11 @@ use crate::time::Micros;
 pub struct UsagePage {
     /// The domain.
     pub domain: String,
-    /// The selector of the rule, as in metrics.
+    /// The rule name.
     pub rule: String,
-    /// The name of the rule, if it has one.
+    /// The selector of the rule, if the rule name is another text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
+    pub selector: Option<String>,
     /// The algorithm of the rule.
     pub algorithm: String,
     /// Where the counters are: `memory` or `redis`.
@@ -199,7 +199,7 @@ mod tests {
         let page = UsagePage {
             domain: "d".into(),
             rule: "user".into(),
-            name: None,
+            selector: None,
             algorithm: "fixed_window".into(),
             store: "redis".into(),
             order: UsageOrder::Name,

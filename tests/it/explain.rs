@@ -61,7 +61,7 @@ fn a_counter_shows_the_most_important_first() {
     within_an_hour(|| {
         let weir = full();
         let body = get(weir.admin, ANN).body;
-        let start = r#"{"domain":"d","rule":"user","name":"per-user","denied":true,"#;
+        let start = r#"{"domain":"d","rule":"per-user","selector":"user","denied":true,"#;
         let rest = body.strip_prefix(start).unwrap_or_else(|| panic!("{body}"));
         let rest = rest.strip_prefix("\"denied_until\":\"").unwrap_or_else(|| panic!("{body}"));
         let until = rest.split('"').next().unwrap_or_default();
@@ -72,15 +72,14 @@ fn a_counter_shows_the_most_important_first() {
     });
 }
 
-/// Metrics and the log have the selector of a rule, responses have its name.
 #[test]
 fn explain_accepts_each_name_of_a_rule() {
     let weir = Weir::start(RULES);
     let selector = "path=/login,ip=cidr:10.0.0.0/8";
     for text in ["login", selector, "path=/login,ip=10.1.2.3"] {
         let outcome = &explain(&weir, text)["outcome"];
-        assert_eq!(outcome["rule"], selector, "{text}: {outcome}");
-        assert_eq!(outcome["label"], "login", "{text}: {outcome}");
+        assert_eq!(outcome["rule"], "login", "{text}: {outcome}");
+        assert_eq!(outcome["selector"], selector, "{text}: {outcome}");
     }
     let body = json!({ "domain": "d", "descriptor": "nothing" });
     let answer = post(weir.admin, "/explain", body.to_string());
@@ -110,13 +109,13 @@ fn weir_explain_asks_a_running_service() {
         assert_eq!(ann.code, Some(0), "{ann:?}");
         let top = get(weir.admin, "/top").json()["top"][0].clone();
         let hash = format!("\nhash    {}, as at /top\n", top["counter"].as_str().expect("a hash"));
-        let name = "\n        user in metrics and the log\n";
+        let name = "\n        selector user\n";
         for part in ["\nrule    per-user (", name, &hash, "\nstate   2 used, 0 of 1 remaining"] {
             assert!(ann.stdout.contains(part), "no {part:?}: {ann:?}");
         }
         assert!(ann.stdout.contains("denied until "), "{ann:?}");
         let named = explain_command(&["--addr", &address, "login"]);
-        assert!(named.stdout.contains("path=/login,ip=cidr:10.0.0.0/8 in metrics"), "{named:?}");
+        assert!(named.stdout.contains("selector path=/login,ip=cidr:10.0.0.0/8\n"), "{named:?}");
         let none = explain_command(&["--addr", &address, "nothing"]);
         assert_eq!(none.code, Some(64), "{none:?}");
         assert!(none.stderr.contains("or the name of a rule"), "{none:?}");

@@ -60,8 +60,8 @@ fn json_has_every_part_of_the_plan() {
     assert_eq!([&plan["instances"], &plan["primaries"]], [4, 3]);
     assert_eq!(plan["instance"]["calls_per_second"], 7_500.0);
     let rules = plan["rules"].as_array().expect("a list");
-    let rules: Vec<_> = rules.iter().map(|rule| [&rule["name"], &rule["mode"]]).collect();
-    assert_eq!(rules, [["per-user", "exact"], ["tenant", "leased"], ["all", "synced"]]);
+    let rules: Vec<_> = rules.iter().map(|rule| [&rule["rule"], &rule["mode"]]).collect();
+    assert_eq!(rules, [["per-user", "exact"], ["tenant", "leased"], ["all=x", "synced"]]);
     // One exact step per call of its rule.
     let exact = plan["rules"][0]["steps_per_second"].as_f64().expect("a number");
     assert!((exact - 10_000.0).abs() < 1e-3, "{exact}");
@@ -78,6 +78,13 @@ fn rules_are_chosen_and_weighted_by_name() {
     let all: Vec<f64> = steps(&["--rule", "per-user=3", "--rule", "tenant"]);
     assert_eq!(all.len(), 2);
     assert!((all[0] - 750.0).abs() < 1e-6, "{all:?}");
+    // `all=x` is a selector, and the last number of `all=x=3` a weight.
+    for all in [["all=x", "user=3"], ["all=x=1", "per-user=3"], ["per-user=3", "all=x"]] {
+        let mut both: Vec<f64> = steps(&["--rule", all[0], "--rule", all[1]]);
+        both.sort_by(f64::total_cmp);
+        assert_eq!(both.len(), 2, "{all:?}");
+        assert!((both[1] - 750.0).abs() < 1e-6, "{all:?}: {both:?}");
+    }
     let one: Vec<f64> = steps(&["--rule", "per-user"]);
     assert!(one.len() == 1 && (one[0] - 1_000.0).abs() < 1e-6, "{one:?}");
 }

@@ -14,7 +14,7 @@ use crate::key::CounterKey;
 use crate::limit::{Limit, TierNumbers};
 use crate::limiter::{Counter, Limiter, NoCounter};
 use crate::plans::{PlanChoice, PlanLimit};
-use crate::rules::{Location, Rule, RuleSet};
+use crate::rules::{Location, RuleSet};
 use crate::server::CounterError;
 use crate::store::StoreError;
 use crate::time::Micros;
@@ -66,10 +66,11 @@ struct DeletedCounter<'a> {
 #[derive(Serialize)]
 struct CounterIdentity<'a> {
     domain: &'a str,
-    /// The selector, as in metrics.
-    rule: String,
+    /// The rule name.
+    rule: &'a str,
+    /// The selector, if the rule name is another text.
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<&'a str>,
+    selector: Option<String>,
 }
 
 /// Where a counter is stored, and where its rule is.
@@ -179,10 +180,10 @@ pub(super) async fn delete(
     hash: Option<String>,
 ) -> Result<String, CounterError> {
     let existed = limiter.delete(counter).await.map_err(store_failed)?;
-    let Rule { domain, name, .. } = counter.rule;
-    let (rule, name) = (counter.rule.selector(), name.as_deref());
-    tracing::info!(%domain, %rule, name, existed, "counter deleted by an operator");
     let (identity, place) = (identity(counter), place(limiter, counter, hash));
+    let CounterIdentity { domain, rule, selector } = &identity;
+    let selector = selector.as_deref();
+    tracing::info!(%domain, %rule, selector, existed, "counter deleted by an operator");
     Ok(json(&DeletedCounter { identity, existed, place }))
 }
 
@@ -205,7 +206,8 @@ pub(super) fn find<'r>(
 
 fn identity<'r>(counter: &Counter<'r>) -> CounterIdentity<'r> {
     let Counter { rule, .. } = *counter;
-    CounterIdentity { domain: &rule.domain, rule: rule.selector(), name: rule.name.as_deref() }
+    let selector = rule.other_selector();
+    CounterIdentity { domain: &rule.domain, rule: &rule.display_name, selector }
 }
 
 fn place<'r>(limiter: &Limiter, counter: &Counter<'r>, hash: Option<String>) -> Place<'r> {

@@ -17,9 +17,9 @@ pub(super) fn page(engine: Option<&QuotaEngine>, limiter: &Limiter, limit: usize
 
 fn quota(shown: &ShownQuota, limiter: &Limiter) -> Value {
     let holders: Vec<Value> = shown.holders.iter().map(holder).collect();
-    json!({
+    let mut json = json!({
         "domain": &*shown.domain,
-        "rule": shown.rule,
+        "rule": &*shown.rule,
         "key": counter::key_name(limiter, &shown.key),
         "requests": shown.requests,
         "window_seconds": shown.window.0 as f64 / 1e6,
@@ -27,7 +27,11 @@ fn quota(shown: &ShownQuota, limiter: &Limiter) -> Value {
         "demand_per_second": shown.demand_per_second,
         "holder_count": shown.holder_count,
         "holders": holders,
-    })
+    });
+    if let Some(selector) = &shown.selector {
+        json["selector"] = json!(selector);
+    }
+    json
 }
 
 fn holder(shown: &ShownHolder) -> Value {

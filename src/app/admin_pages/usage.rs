@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::{AdminPages, counter};
 use crate::app::active_rules::RuleSnapshot;
 use crate::changes::AppliedChange;
+use crate::escape::excerpt;
 use crate::key::CounterKey;
 use crate::limit::Limit;
 use crate::limiter::{Counter, Limiter};
@@ -26,6 +27,10 @@ use crate::usage::{
 
 mod memory;
 mod shared;
+
+/// Most rules of one name that an error lists, and most characters of their selectors.
+const SELECTORS_SHOWN: usize = 5;
+const SELECTOR_CHARS_MAX: usize = 80;
 
 /// Longest wait for the requests before.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -159,8 +164,8 @@ impl UsageReader {
         let cursor = read.cursor.map(|cursor| cursor.to_string());
         let page = UsagePage {
             domain: rule.domain.to_string(),
-            rule: rule.selector(),
-            name: rule.name.as_deref().map(str::to_owned),
+            rule: rule.display_name.to_string(),
+            selector: rule.other_selector(),
             algorithm: algorithm.to_owned(),
             store: if is_shared { "redis" } else { "memory" }.to_owned(),
             order: self.query.order,
@@ -184,6 +189,11 @@ impl UsageReader {
     }
 }
 
+/// A selector in an error.
+fn quoted(selector: &str) -> String {
+    format!("`{}`", excerpt(selector, SELECTOR_CHARS_MAX))
+}
+
 /// The rule of `query`.
 fn rule_of<'r>(rules: &'r RuleSet, query: &UsageQuery) -> Result<&'r Rule, UsageFailure> {
     let UsageQuery { domain, rule: name, .. } = query;
@@ -191,10 +201,23 @@ fn rule_of<'r>(rules: &'r RuleSet, query: &UsageQuery) -> Result<&'r Rule, Usage
         let why = "neither a file nor xDS defines this domain; /rules lists the domains";
         return Err(UsageFailure::NoRule(why.to_owned()));
     }
-    let Some(rule) = rules.rule_named(domain, name) else {
-        let why = "no rule of the domain has this selector or name; write the label `rule` of \
-                   its metrics, or POST a descriptor to /explain";
-        return Err(UsageFailure::NoRule(why.to_owned()));
+    let named = rules.rules_named(domain, name);
+    let rule = match named[..] {
+        [rule] => rule,
+        [] => {
+            let why = "no rule of the domain has this name or selector; write the label `rule` of \
+                       its metrics, or POST a descriptor to /explain";
+            return Err(UsageFailure::NoRule(why.to_owned()));
+        }
+        _ => {
+            let first = named.iter().take(SELECTORS_SHOWN);
+            let first: Vec<String> = first.map(|rule| quoted(&rule.selector())).collect();
+            let why = format!(
+                "this is the name of several rules; write the selector of one: {}",
+                first.join(", ")
+            );
+            return Err(UsageFailure::Invalid(why));
+        }
     };
     if rule.limit == RuleLimit::Unlimited {
         let why = "the rule is unlimited, so nothing is counted";

@@ -123,7 +123,7 @@ fn a_change_without_effect_has_a_problem() {
         }
     }
     let active = ActiveChanges::compile(vec![change("user", limit(&[1]))], &rules);
-    assert_eq!(active.list()[0].name.as_deref(), Some("per-user"));
+    assert_eq!(active.list()[0].rule.as_ref().map(|rule| &*rule.name), Some("per-user"));
 }
 
 /// The numbers that do not fit leave those of the rule.

@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::reported_limit::{HeaderList, ReportedLimit, most_restrictive_first, quotable};
+use super::reported_limit::{HeaderList, ReportedLimit, most_restrictive_first, quotable_name};
 
 /// The largest integer a structured field can hold (RFC 9651, 3.3.1).
 const INTEGER_MAX: u64 = 999_999_999_999_999;
@@ -51,8 +51,8 @@ impl ReportedLimit<'_> {
         format!("\"{}\";r={remaining};t={reset}", self.name())
     }
 
-    /// The policy's name: the name of the rule, else its keys joined with dots.
+    /// The policy's name: the rule name.
     fn name(&self) -> Cow<'_, str> {
-        self.rule.map_or(Cow::Borrowed("override"), |rule| quotable(&rule.display_name))
+        self.rule.map_or(Cow::Borrowed("override"), quotable_name)
     }
 }

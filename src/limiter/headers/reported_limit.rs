@@ -58,6 +58,21 @@ pub(super) fn most_restrictive_first<'l, 'd>(
     sorted
 }
 
+/// Most characters of a rule name in a header. A selector may have long patterns, and proxies reject
+/// responses with large headers.
+const NAME_CHARS_MAX: usize = 256;
+
+/// The name of `rule` as the content of a structured field's string. A longer one is cut.
+pub(super) fn quotable_name(rule: &Rule) -> Cow<'_, str> {
+    let name = &*rule.display_name;
+    // Most names are shorter in bytes too.
+    let end = match name.len() {
+        ..=NAME_CHARS_MAX => None,
+        _ => name.char_indices().nth(NAME_CHARS_MAX),
+    };
+    quotable(end.map_or(name, |(end, _)| &name[..end]))
+}
+
 /// `text` as the content of a structured field's string: printable ASCII, with quotes and
 /// backslashes escaped.
 pub(super) fn quotable(text: &str) -> Cow<'_, str> {

@@ -107,7 +107,7 @@ fn buckets_without_a_rate_are_allowed() {
         stream.report(&report("d", &[("shadow=1", 500)])).expect("valid");
     }
     let series = process.engine.rule_series();
-    let of = |rule: &str| series.iter().find(|one| one.rule == rule).expect("a series");
+    let of = |rule: &str| series.iter().find(|one| *one.rule == *rule).expect("a series");
     let shadow = of("shadow");
     assert_eq!(shadow.allowed, 1_001);
     assert_eq!(shadow.shadow_denied, 1_000 - 2 - 100, "{shadow:?}");

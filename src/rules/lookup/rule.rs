@@ -46,11 +46,13 @@ pub struct Rule {
     pub id: RuleId,
     /// The domain.
     pub domain: Arc<str>,
-    /// The `name` field, shown in responses. `replaces` refers to it.
+    /// The `name` field, which the limit in a response has. `replaces` refers to it. Several rules may have
+    /// one.
     pub name: Option<Arc<str>>,
     /// The number of `name`.
     pub name_id: Option<NameId>,
-    /// The `name`, or the keys of the path joined with dots if there is none.
+    /// The rule name, unique in the domain: `name`, or else the selector. It is the selector too if another
+    /// rule of the domain has `name` as its name or as its selector.
     pub display_name: Arc<str>,
     /// The rules that do not count in a request that matches this rule.
     pub replaces: Box<[NameId]>,

@@ -81,10 +81,11 @@ pub enum LookupOutcome {
 /// The rule of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleSummary {
-    /// The rule's selector, which metrics and the log have as `rule`.
+    /// The rule name.
     pub rule: String,
-    /// The rule's name, or its keys joined with dots if it has none.
-    pub label: String,
+    /// The selector, if the rule name is another text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
     /// The position in its file.
     pub location: Location,
     /// The algorithm, or `unlimited`.
@@ -191,9 +192,9 @@ impl RuleSet {
                 options.push(what.to_owned());
             }
         }
-        let (selector, label) = (rule.selector(), shorten(&rule.display_name));
+        let (name, selector) = (rule.display_name.to_string(), rule.other_selector());
         let location = rule.location.clone();
-        RuleSummary { rule: selector, label, location, policy, tiers, options, counter }
+        RuleSummary { rule: name, selector, location, policy, tiers, options, counter }
     }
 
     /// The rules that this rule replaces in the same request, in words.
@@ -366,9 +367,9 @@ impl fmt::Display for LookupOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LookupOutcome::Rule(rule) => {
-                writeln!(f, "rule    {} ({})", rule.label, rule.location)?;
-                if rule.rule != rule.label {
-                    writeln!(f, "        {} in metrics and the log", one_line(&rule.rule))?;
+                writeln!(f, "rule    {} ({})", one_line(&rule.rule), rule.location)?;
+                if let Some(selector) = &rule.selector {
+                    writeln!(f, "        selector {}", one_line(selector))?;
                 }
                 writeln!(f, "limit   {}", rule.policy)?;
                 for tier in &rule.tiers {
@@ -385,7 +386,7 @@ impl fmt::Display for LookupOutcome {
             LookupOutcome::NoRule { why, near_misses } => {
                 writeln!(f, "no rule: {why}")?;
                 for rule in near_misses {
-                    writeln!(f, "near    {} ({})", rule.label, rule.location)?;
+                    writeln!(f, "near    {} ({})", rule.rule, rule.location)?;
                     for difference in &rule.differs {
                         writeln!(f, "        {difference}")?;
                     }

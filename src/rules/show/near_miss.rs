@@ -17,8 +17,8 @@ const NEAR_MISSES_MAX: usize = 3;
 /// A rule that a descriptor almost matches.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NearMiss {
-    /// The rule's name, or its keys joined with dots if it has none.
-    pub label: String,
+    /// The first characters of the rule name.
+    pub rule: String,
     /// The rule's position in its file.
     pub location: Location,
     /// The differences between rule and descriptor.
@@ -40,7 +40,7 @@ pub(super) fn nearest(
     let near_miss = |(_, index): (usize, usize)| {
         let rule = &rules[index];
         let differs = differences(rule, entries, taken);
-        NearMiss { label: shorten(&rule.display_name), location: rule.location.clone(), differs }
+        NearMiss { rule: shorten(&rule.display_name), location: rule.location.clone(), differs }
     };
     found.into_iter().map(near_miss).collect()
 }

@@ -1,5 +1,5 @@
-//! Explains a rule that is named instead of matched: by its selector, which metrics and the log have,
-//! or by its name, which responses have.
+//! Finds and explains rules that are named instead of matched: by the rule name, by the selector, or by a
+//! `name` of several rules.
 
 use super::explain::{Explanation, LookupOutcome};
 use crate::descriptor::ParsedDescriptor;
@@ -7,13 +7,16 @@ use crate::rules::RuleSet;
 use crate::rules::excerpt::shorten;
 use crate::rules::lookup::rule::Rule;
 
+/// Most rules that are found by a `name` of several rules.
+const SHARED_MAX: usize = 16;
+
 impl RuleSet {
     /// Explains a descriptor or a rule, each as text. A text that is both, such as `path=/login`, means
     /// the descriptor.
     ///
     /// # Errors
     ///
-    /// The text is neither a descriptor nor one of the names of a rule.
+    /// The text is neither a descriptor nor the name or the selector of a rule.
     pub fn explain_text(&self, domain: &str, text: &str) -> Result<Explanation, String> {
         let parsed = text.parse::<ParsedDescriptor>();
         let explained = parsed.map(|descriptor| self.explain(domain, &descriptor.entries()));
@@ -26,36 +29,43 @@ impl RuleSet {
         }
     }
 
-    /// Explains the rule of `domain` with this selector, name or label. `None` if there is none. Of
-    /// several rules with one name, it explains the first and lists the others.
+    /// Explains the rule of `domain` with this name or selector. `None` if there is none. Of several rules
+    /// with one `name`, it explains the first and lists the others.
     pub fn explain_rule(&self, domain: &str, name: &str) -> Option<Explanation> {
-        let rule = self.rule_named(domain, name)?;
-        let mut summary = self.rule_summary(rule, None);
-        if rule.selector() != name {
-            let named = self.rules_labelled(domain, name);
-            summary.options.extend(others(named.filter(|other| other.index != rule.index)));
-        }
+        let named = self.rules_named(domain, name);
+        let (first, others) = named.split_first()?;
+        let mut summary = self.rule_summary(first, None);
+        summary.options.extend(other_rules(others));
         let outcome = LookupOutcome::Rule(summary);
         Some(Explanation { domain: shorten(domain), lease: None, levels: Vec::new(), outcome })
     }
 
-    /// The rule of `domain` with this selector, name or label; the first of several with one name. `None`
-    /// if there is none.
+    /// The rule of `domain` with this rule name or selector, or else the first with this `name`.
     pub fn rule_named(&self, domain: &str, name: &str) -> Option<&Rule> {
-        let mut of_domain = self.rules.iter().filter(|rule| *rule.domain == *domain);
-        let selected = of_domain.find(|rule| rule.selector() == name);
-        selected.or_else(|| self.rules_labelled(domain, name).next())
+        self.rules_named(domain, name).first().copied()
     }
 
-    /// The rules of `domain` with this name, or with these keys joined with dots and no name.
-    fn rules_labelled<'r>(&'r self, domain: &str, name: &str) -> impl Iterator<Item = &'r Rule> {
-        let is_it = move |rule: &&Rule| *rule.domain == *domain && *rule.display_name == *name;
-        self.rules.iter().filter(is_it)
+    /// The rule of `domain` with this rule name or selector, or else all rules with this `name`, at most 16.
+    /// In file order. Takes at most two passes over the rules.
+    pub fn rules_named(&self, domain: &str, name: &str) -> Vec<&Rule> {
+        let mut of_domain = self.rules.iter().filter(|rule| *rule.domain == *domain);
+        if let Some(rule) = of_domain.find(|rule| rule.is_called(name)) {
+            return vec![rule];
+        }
+        let has_name = |rule: &&Rule| *rule.domain == *domain && rule.name.as_deref() == Some(name);
+        self.rules.iter().filter(has_name).take(SHARED_MAX).collect()
+    }
+}
+
+impl Rule {
+    /// Whether `text` is the rule name or the selector. At most one rule of a domain is called so.
+    pub fn is_called(&self, text: &str) -> bool {
+        *self.display_name == *text || self.other_selector().is_some_and(|other| other == *text)
     }
 }
 
 /// The other rules of one name, in words.
-fn others<'r>(rules: impl Iterator<Item = &'r Rule>) -> Option<String> {
-    let places: Vec<String> = rules.map(|rule| rule.location.to_string()).collect();
+fn other_rules(rules: &[&Rule]) -> Option<String> {
+    let places: Vec<String> = rules.iter().map(|rule| rule.location.to_string()).collect();
     (!places.is_empty()).then(|| format!("the name is also that of {}", places.join(", ")))
 }

@@ -10,6 +10,9 @@ use crate::descriptor::Entry;
 use crate::rules::lookup::matcher::Matcher;
 use crate::rules::lookup::rule::{EntryMatcher, Rule};
 
+/// Characters with a meaning in a key.
+const KEY_SPECIAL: [char; 3] = [',', '=', '\\'];
+
 /// The prefixes of templates, regular expressions and networks.
 const WORDS: [&str; 3] = ["template:", "regex:", "cidr:"];
 
@@ -17,6 +20,13 @@ impl Rule {
     /// The selector of the rule, unique in its domain.
     pub fn selector(&self) -> String {
         selector(&self.path)
+    }
+
+    /// The selector, if the rule name is another text.
+    pub fn other_selector(&self) -> Option<String> {
+        // Without `name`, the rule name is the selector.
+        self.name.as_ref()?;
+        Some(self.selector()).filter(|selector| **selector != *self.display_name)
     }
 
     /// The selector with request values at the levels with `detailed_metric` or `value_to_metric`;
@@ -48,6 +58,17 @@ pub fn descriptor_selector(entries: &[Entry<'_>]) -> String {
     text
 }
 
+/// The selector of the rule at `path`. A rule for any value of one key shares the text of the key: so do
+/// nearly all rules of some files with many.
+pub(in crate::rules) fn path_selector(path: &[Arc<EntryMatcher>]) -> Arc<str> {
+    match path {
+        [only] if matches!(only.matcher, Matcher::Any) && !only.key.contains(KEY_SPECIAL) => {
+            Arc::clone(&only.key)
+        }
+        path => selector(path).into(),
+    }
+}
+
 fn selector(path: &[Arc<EntryMatcher>]) -> String {
     let mut text = String::new();
     for node in path {
@@ -62,7 +83,7 @@ fn push_key(text: &mut String, key: &str) {
     if !text.is_empty() {
         text.push(',');
     }
-    escape(text, key, &[',', '=', '\\']);
+    escape(text, key, &KEY_SPECIAL);
 }
 
 /// Adds the pattern of a node, as the file has it.

@@ -47,7 +47,7 @@ domain d
   ip=10.1.2.3
     yes: `ip` with value_cidr `10.0.0.0/8` (test.yaml:9:9)
 rule    office (test.yaml:9:9)
-        path=/a,ip=cidr:10.0.0.0/8 in metrics and the log
+        selector path=/a,ip=cidr:10.0.0.0/8
 limit   token_bucket
         5 per 10s with burst 9
 counter domain d, path=/a, ip=10.1.2.3 (a counter per address)",
@@ -213,7 +213,7 @@ fn text_from_a_request_cannot_add_lines() {
     assert_eq!(text.lines().filter(|line| line.starts_with("counter")).count(), 1);
 }
 
-/// Metrics and the log have the selector of a rule, responses have its name.
+/// A rule is explained by its name and by its selector.
 #[test]
 fn a_rule_is_explained_by_each_of_its_names() {
     let set = rules(FILE);
@@ -255,12 +255,12 @@ fn other_rules_of_one_name_are_listed() {
         "
 domain: d
 descriptors:
-  - { key: user, value: root, rate_limit: { unlimited: true } }
-  - { key: user, value: ann, rate_limit: { unlimited: true } }
+  - { key: user, value: root, rate_limit: { name: staff, unlimited: true } }
+  - { key: user, value: ann, rate_limit: { name: staff, unlimited: true } }
 ",
     );
-    let text = set.explain_rule("d", "user").expect("a label").to_string();
-    assert!(text.contains("rule    user (test.yaml:4:5)\n"), "{text}");
+    let text = set.explain_rule("d", "staff").expect("a name").to_string();
+    assert!(text.contains("rule    user=root (test.yaml:4:5)\n"), "{text}");
     assert!(text.contains("the name is also that of test.yaml:5:5\n"), "{text}");
 }
 
