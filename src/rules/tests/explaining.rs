@@ -220,7 +220,7 @@ fn a_rule_is_explained_by_each_of_its_names() {
     let explain = |text: &str| set.explain_text("d", text).map(|one| one.to_string());
     let expected = "domain d
 rule    office (test.yaml:9:9)
-        path=/a,ip=cidr:10.0.0.0/8 in metrics and the log
+        selector path=/a,ip=cidr:10.0.0.0/8
 limit   token_bucket
         5 per 10s with burst 9
 counter domain d, path=/a, `ip` with value_cidr `10.0.0.0/8` (a counter per address)
