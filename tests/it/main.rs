@@ -35,6 +35,7 @@ mod reload;
 mod replay;
 mod request_log;
 mod rlqs;
+mod rule_names;
 mod rolling;
 mod secrets;
 mod services;

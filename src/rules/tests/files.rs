@@ -58,7 +58,7 @@ fn every_example_loads_without_a_warning() {
     assert_eq!(set.files().len(), files, "one domain per example");
     let alice = [Entry { key: "user", value: "alice" }];
     let Found::Rule(rule) = set.find("demo", &alice) else { panic!("alice matches no rule") };
-    assert_eq!(*rule.display_name, *rule.name.clone().unwrap_or_else(|| "user".into()));
+    assert_eq!(rule.display_name.as_ref(), "user");
     assert_eq!(set.denied_requests("shop"), DeniedRequests::Free);
     assert_eq!(set.denied_requests("demo"), DeniedRequests::Count);
 }
