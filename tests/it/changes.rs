@@ -92,7 +92,7 @@ fn a_block_applies_at_once_and_until_it_is_ended() {
         assert_eq!(headers(&denied), [how]);
         assert_eq!(hit(&client, "user", "bob"), OK, "the others are not blocked");
         assert_eq!(weir.metric("weir_changes", &["action=\"block\""]), 1);
-        let blocked = ["rule=\"user\"", "outcome=\"blocked\""];
+        let blocked = ["rule=\"per-user\"", "outcome=\"blocked\""];
         assert_eq!(weir.metric("weir_decisions_total", &blocked), 1);
 
         let id = made["id"].as_str().expect("an id");
