@@ -129,7 +129,7 @@ fn a_changed_limit_keeps_counts_and_is_shown() {
         assert_eq!([hit(&client, "user", "ann"), hit(&client, "user", "ann")], [OK, OK]);
         let body = json!({ "domain": "d", "rule": "per-user", "limit": 4, "for": "1h" });
         let made = change(&weir, &body);
-        assert_eq!((&made["rule"], &made["name"]), (&json!("user"), &json!("per-user")));
+        assert_eq!((&made["rule"], &made["selector"]), (&json!("per-user"), &json!("user")));
         assert_eq!(made["limit"], json!([{ "requests": 4 }]));
         assert_eq!([hit(&client, "user", "ann"), hit(&client, "user", "ann")], [OK, OK]);
         let denied = client.check(request("d", vec![descriptor(&[("user", "ann")])]));

@@ -42,7 +42,7 @@ fn a_counter_is_shown_without_counting_and_emptied() {
         let client = weir.client();
         let shown = |path: &str| get(weir.admin, path).json();
         let empty = shown(ANN);
-        assert_eq!((&empty["rule"], &empty["name"]), (&json!("user"), &json!("per-user")));
+        assert_eq!((&empty["rule"], &empty["selector"]), (&json!("per-user"), &json!("user")));
         assert_eq!(empty["algorithm"], "fixed_window");
         assert_eq!(empty["store"], "memory");
         assert_eq!(empty["location"]["line"], 4);
@@ -200,7 +200,7 @@ fn explain_equals_the_command() {
     assert_eq!(answer.status, 200);
     let rule = &answer.json()["explanations"][0]["outcome"];
     assert_eq!(rule["kind"], "rule");
-    assert_eq!(rule["label"], "per-user");
+    assert_eq!(rule["rule"], "per-user");
     assert_eq!(rule["tiers"][0], "3 per 1h");
     assert!(rule["location"]["file"].as_str().is_some_and(|file| file.ends_with("rules.yaml")));
     let several = check(json!({
@@ -213,7 +213,7 @@ fn explain_equals_the_command() {
     let several = several.json();
     assert_eq!(several["explanations"][0]["outcome"]["kind"], "no_rule");
     assert_eq!(several["explanations"][1]["lease"], "abc", "{several}");
-    assert_eq!(several["explanations"][1]["outcome"]["label"], "job");
+    assert_eq!(several["explanations"][1]["outcome"]["rule"], "job");
     let elsewhere = check(json!({ "domain": "e", "descriptor": "user=ann" })).json();
     let outcome = &elsewhere["explanations"][0]["outcome"];
     assert_eq!(outcome["kind"], "unknown_domain");

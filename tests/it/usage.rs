@@ -81,7 +81,7 @@ fn counters_nearest_their_limit_come_first() {
         let all = page(&weir, USERS);
         let expected = [pair("bob", 10), pair("ann", 3), pair("dee", 3), pair("cid", 1)];
         assert_eq!(rows(&all, "user"), expected, "{all}");
-        assert_eq!((&all["rule"], &all["name"]), (&json!("user"), &json!("per-user")));
+        assert_eq!((&all["rule"], &all["selector"]), (&json!("per-user"), &json!("user")));
         assert_eq!((&all["store"], &all["algorithm"]), (&json!("memory"), &json!("fixed_window")));
         assert_eq!((&all["columns"], &all["cursor"]), (&json!(["user"]), &Value::Null));
         let ann = &all["counters"][1];
