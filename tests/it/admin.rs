@@ -34,10 +34,10 @@ fn metrics_count_decisions_per_rule_not_per_value() {
             r#"weir_requests_total{code="ok"} 4"#,
             r#"weir_requests_total{code="over_limit"} 1"#,
             r#"weir_requests_total{code="invalid"} 1"#,
-            r#"weir_decisions_total{domain="d",rule="user",outcome="within"} 2"#,
-            r#"weir_decisions_total{domain="d",rule="user",outcome="near"} 1"#,
-            r#"weir_decisions_total{domain="d",rule="user",outcome="over"} 1"#,
-            r#"weir_hits_total{domain="d",rule="user",outcome="over"} 1"#,
+            r#"weir_decisions_total{domain="d",rule="per-user",outcome="within"} 2"#,
+            r#"weir_decisions_total{domain="d",rule="per-user",outcome="near"} 1"#,
+            r#"weir_decisions_total{domain="d",rule="per-user",outcome="over"} 1"#,
+            r#"weir_hits_total{domain="d",rule="per-user",outcome="over"} 1"#,
             r#"weir_uncounted_descriptors_total{cause="unknown_domain"} 1"#,
         ] {
             assert!(answer.body.lines().any(|line| line == sample), "no {sample}: {}", answer.body);

@@ -80,7 +80,7 @@ fn a_cost_shows_in_responses_metrics_and_counters() {
         let (status, answer) = send(&weir, &[("job", "x")], 1);
         assert_eq!((status, remaining(&answer)), (429, 0));
         assert_eq!(answer["statuses"][0]["currentLimit"]["requestsPerUnit"], 10);
-        let of_jobs = r#"rule="job""#;
+        let of_jobs = r#"rule="jobs""#;
         assert_eq!(weir.metric("weir_decisions_total", &[of_jobs]), 4);
         assert_eq!(weir.metric("weir_hits_total", &[of_jobs]), 12);
         assert_eq!(weir.metric("weir_hits_total", &[of_jobs, r#"outcome="over""#]), 3);
@@ -115,7 +115,7 @@ fn limits_over_32_bits_are_shown_with_all_digits() {
         let other = tier(&weir, "user=a,model=large");
         let numbers = ["used", "requests", "remaining"];
         assert_eq!(numbers.map(|it| &other[it]), numbers.map(|it| &shown[it]), "one counter");
-        let of_models = r#"rule="user,model=*""#;
+        let of_models = r#"rule="models""#;
         assert_eq!(weir.metric("weir_hits_total", &[of_models]), 1 << 51);
 
         // To the last hit.

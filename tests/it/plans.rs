@@ -275,7 +275,7 @@ fn numbers_that_do_not_fit_are_reported() {
     let files = Files::new("plans: { free: { calls: [1, 2] }, pro: { calls: 7 } }");
     write(&files.path("customers.csv"), "acme,pro\nbank,gone\n");
     let mut weir = files.setup_with_customers().start();
-    let warning = "limit `calls` of plan `free` does not fit rule `api_key` of domain `d`";
+    let warning = "limit `calls` of plan `free` does not fit rule `calls` of domain `d`";
     logs(&mut weir, warning);
     logs(&mut weir, "1 customers have a plan that is not defined, such as `gone`");
     let client = weir.client();
@@ -283,7 +283,7 @@ fn numbers_that_do_not_fit_are_reported() {
     // New rules are checked with the active plans.
     let rules = RULES.replace("limit: calls }", "limit: cals }");
     write(&weir.rules_folder().join("rules.yaml"), &rules);
-    logs(&mut weir, "no plan has the limit `cals` of rule `plan=");
+    logs(&mut weir, "no plan has the limit `cals` of rule `by-plan`");
 
     let settings = format!(
         "{{ plans: {{ source: file, file: {} }}, rules: {{ paths: [{}] }} }}",

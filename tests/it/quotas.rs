@@ -45,7 +45,7 @@ fn quotas_shows_the_share_of_each_holder() {
     let page = quotas(&weir, "");
     let quota = &page["quotas"][0];
     assert_eq!((&page["total"], &quota["holder_count"]), (&json!(1), &json!(1)), "{page}");
-    assert_eq!((&quota["domain"], &quota["rule"]), (&json!("d"), &json!("tenant")), "{page}");
+    assert_eq!((&quota["domain"], &quota["rule"]), (&json!("d"), &json!("per-tenant")), "{page}");
     assert_eq!((&quota["requests"], &quota["window_seconds"]), (&json!(100), &json!(1.0)));
     let counter = get(weir.admin, "/counters?domain=d&descriptor=tenant=a").json();
     assert_eq!(quota["key"], counter["key"], "{page}");
@@ -68,7 +68,7 @@ fn quotas_shows_the_share_of_each_holder() {
     ] {
         assert_eq!(weir.metric(name, &[]), value, "{name}");
     }
-    let of_rule = [r#"domain="d""#, r#"rule="tenant""#, r#"result="allowed""#];
+    let of_rule = [r#"domain="d""#, r#"rule="per-tenant""#, r#"result="allowed""#];
     until("a report with requests", || weir.metric("weir_rlqs_requests_total", &of_rule) > 0);
 }
 

@@ -39,7 +39,7 @@ fn metrics_show_what_would_have_been_denied() {
         let weir = used();
         let of = |metric: &str, outcome: &str| {
             let outcome = format!("outcome=\"{outcome}\"");
-            weir.metric(metric, &["domain=\"d\"", "rule=\"user\"", &outcome])
+            weir.metric(metric, &["domain=\"d\"", "rule=\"per-user\"", &outcome])
         };
         let decisions =
             ["within", "over"].map(|outcome| of("weir_what_if_decisions_total", outcome));

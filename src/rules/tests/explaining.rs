@@ -59,8 +59,7 @@ counter domain d, path=/a, ip=10.1.2.3 (a counter per address)",
 domain d
   org=/o/7/8
     yes: `org` with value_template `/o/{org}/{id}` (test.yaml:19:5)
-rule    org (test.yaml:19:5)
-        org=template:/o/{org}/{id} in metrics and the log
+rule    org=template:/o/{org}/{id} (test.yaml:19:5)
 limit   fixed_window
         2 per 1d
         denied hits count too
