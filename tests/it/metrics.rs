@@ -154,9 +154,9 @@ fn decisions_have_one_outcome_and_one_label() {
         let text = page(&weir);
         let page = Page::read(&text);
         for (rule, outcome, decisions) in [
-            ("user", "within", 1.0),
-            ("user", "near", 1.0),
-            ("user", "over", 1.0),
+            ("per-user", "within", 1.0),
+            ("per-user", "near", 1.0),
+            ("per-user", "over", 1.0),
             ("shadow", "shadow", 1.0),
             ("detailed", "near", 2.0),
             ("detailed", "over", 1.0),
@@ -168,7 +168,7 @@ fn decisions_have_one_outcome_and_one_label() {
             assert_eq!(page.value("weir_decisions_total", &labels), Some(decisions), "{rule}");
         }
         assert_eq!(page.sum("weir_decisions_total", &[]), 10.0, "as many as descriptors");
-        let hits = [("rule", "user"), ("outcome", "near")];
+        let hits = [("rule", "per-user"), ("outcome", "near")];
         assert_eq!(page.sum("weir_hits_total", &hits), 9.0);
         let detailed = |value: &str| {
             page.sum(
@@ -231,7 +231,7 @@ fn unchanged_rules_keep_counting_after_a_reload() {
             let labels = [("result", result)];
             assert_eq!(good.value("weir_rules_reloads_total", &labels), Some(count));
         }
-        assert_eq!(good.sum("weir_decisions_total", &[("rule", "user")]), 3.0);
+        assert_eq!(good.sum("weir_decisions_total", &[("rule", "per-user")]), 3.0);
         assert_eq!(good.sum("weir_decisions_total", &[]), 3.0, "removed rules have no series");
     });
 }
