@@ -9,7 +9,7 @@ use crate::limit::TierNumbers;
 /// Longest domain, rule or descriptor in a line, in characters.
 const CHARS_MAX: usize = 200;
 
-/// The target of a change in a log line: a rule, perhaps with its selector, or a descriptor.
+/// The target of a change in a log line: a rule, with its selector if that differs, or a descriptor.
 struct LoggedTarget {
     rule: Option<String>,
     selector: Option<String>,

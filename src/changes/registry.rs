@@ -201,8 +201,8 @@ impl ChangeRegistry {
         Ok(MadeChange { listed, replaces })
     }
 
-    /// Ends the change `id`. `by` is the caller. Returns the change, unless it was an unreadable one, with its
-    /// rule.
+    /// Ends the change `id`. `by` is the caller. Returns the change with its rule, unless it was an
+    /// unreadable one.
     ///
     /// # Errors
     ///

@@ -228,7 +228,7 @@ fn csv_pages_are_appended_to_one_file() {
         for cell in ["'=1+1", "\"a,b\"", "\"a\"\"b\"", "\"line\r\nbreak\"", "plain"] {
             assert!(file.contains(&format!(",false,{cell}\r\n")), "{cell}: {file}");
         }
-        assert!(file.contains("d,user,1,3600,10,2,8,"), "{file}");
+        assert!(file.contains("d,per-user,1,3600,10,2,8,"), "{file}");
     });
 }
 
@@ -325,7 +325,7 @@ fn the_command_prints_every_form() {
         let nearest = usage(&weir, &["--rule", "per-user", "--limit", "3"]);
         assert_eq!(nearest.code, Some(0), "{nearest:?}");
         let lines: Vec<&str> = nearest.stdout.lines().collect();
-        assert_eq!(lines[0], "rule user of domain d, fixed_window, counters in memory");
+        assert_eq!(lines[0], "rule per-user of domain d, fixed_window, counters in memory");
         assert_eq!(lines.len(), 4);
         assert!(lines[1].starts_with(" 100 %  10 of 10 per 3600 s, 0 remaining"), "{lines:?}");
         assert!(lines[1].ends_with("  user=user-1009"), "the first by name: {lines:?}");
