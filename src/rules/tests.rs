@@ -14,6 +14,7 @@ mod matching;
 mod overlays;
 mod random;
 mod regex_steps;
+mod rule_names;
 mod selectors;
 mod stats;
 mod what_if;

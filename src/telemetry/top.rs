@@ -148,7 +148,7 @@ impl TopDenied {
                 "at_least": count - excess.min(count),
             });
             if let Some(selector) = labels.selector {
-                shown["selector"] = (*selector).into();
+                shown["selector"] = json!(&*selector);
             }
             if let Some(values) = labels.values {
                 shown["descriptor"] = String::from(values).into();

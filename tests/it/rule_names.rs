@@ -1,8 +1,6 @@
 //! One name per rule: the metrics, the pages and the commands call a rule with a `name`, one without, and
 //! two that share a `name` alike.
 
-use std::path::Path;
-
 use serde_json::{Value, json};
 
 use crate::support::http::{get, post};
@@ -75,7 +73,7 @@ fn a_rule_has_one_name_everywhere() {
 fn check_warns_of_a_shared_name() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::write(folder.path().join("d.yaml"), RULES).expect("a file in it");
-    let run = run(Path::new(folder.path()), &["check", "d.yaml"]);
+    let run = run(folder.path(), &["check", "d.yaml"]);
     let shown = format!("{}{}", run.stdout, run.stderr);
     assert!(shown.contains("d.yaml:7:5: `name: both` is also the name of"), "{run:?}");
 }

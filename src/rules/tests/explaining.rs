@@ -250,14 +250,16 @@ descriptors:
 
 #[test]
 fn other_rules_of_one_name_are_listed() {
-    let set = rules(
+    let compiled = compiled(
         "
 domain: d
 descriptors:
   - { key: user, value: root, rate_limit: { name: staff, unlimited: true } }
   - { key: user, value: ann, rate_limit: { name: staff, unlimited: true } }
 ",
+        &Options::default(),
     );
+    let (set, _) = compiled.expect("warnings only");
     let text = set.explain_rule("d", "staff").expect("a name").to_string();
     assert!(text.contains("rule    user=root (test.yaml:4:5)\n"), "{text}");
     assert!(text.contains("the name is also that of test.yaml:5:5\n"), "{text}");
