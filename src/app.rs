@@ -20,11 +20,12 @@ use crate::store::{GuardedStore, MemoryStore, RedisStore};
 use crate::telemetry::{
     self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, TopDenied, Traces,
 };
-use crate::time::{Clock, SystemClock};
+use crate::time::{Clock, Micros, SystemClock};
 use crate::usage::UsageNames;
 use crate::xds::{self, RulesByXds, XdsError};
 
 mod active_rules;
+mod activity;
 mod admin_pages;
 mod background;
 mod certificates;
@@ -211,6 +212,8 @@ impl App {
         let (records, record_writer) = records.unzip();
         let (recorder, span_exporter) = recorder(&settings, budget, records, seed, clock)?;
         rules.use_request_log(recorder.log.clone());
+        let (records, record_writer) = decision_records(&settings, clock)?.unzip();
+        let (recorder, span_exporter) = recorder(&settings, budget, records, clock.now())?;
         let xds = xds::start(&settings.xds, rules.clone(), clock)?;
         let xds_status = || xds.as_ref().map(|client| client.status().clone());
         let all_metrics = AllMetrics::new(
@@ -227,6 +230,9 @@ impl App {
         let readiness = Readiness::new(limiter.clone(), rules.clone(), xds_status(), &settings);
         let (background, health_seen) =
             Background::start(limiter.clone(), clock, readiness, recorder.log.clone())?;
+        let ticks = activity::end_ticks(rules.clone(), recorder.clone(), clock);
+        let (background, health_seen) =
+            Background::start(limiter.clone(), clock, readiness, ticks)?;
         let mut shutdown_tasks = ShutdownTasks::new(settings.drain.timeout);
         shutdown_tasks.add_flush(background.end());
         if let Some(quotas) = quotas {
@@ -283,10 +289,12 @@ fn recorder(
     records: Option<DecisionRecorder>,
     values_seed: KeySeed,
     clock: SystemClock,
+    now: Micros,
 ) -> Result<(Arc<RequestRecorder>, Option<Exporter>), StartError> {
     let started = settings.tracing.enabled.then(|| Traces::start(&settings.tracing));
     let (traces, exporter) = started.transpose()?.unzip();
-    let mut decisions = Decisions::new(budget, TopDenied::new(settings.metrics.top_values));
+    let top = TopDenied::new(settings.metrics.top_values);
+    let mut decisions = Decisions::new(budget, top, now);
     if settings.metrics.envoy_ratelimit_names {
         decisions = decisions.with_client_named_series();
     }

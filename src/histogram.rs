@@ -59,6 +59,41 @@ pub struct Distribution {
     pub sum: f64,
 }
 
+impl Distribution {
+    /// The observations that were added since `before`, an earlier distribution of the same histogram.
+    pub fn since(&self, before: &Distribution) -> Distribution {
+        let earlier = |index: usize| before.buckets.get(index).map_or(0, |(_, count)| *count);
+        let buckets = self.buckets.iter().enumerate();
+        let added = buckets.map(|(index, (bound, count))| {
+            // The counts are read one after the other, while threads add to them.
+            (*bound, count.saturating_sub(earlier(index)))
+        });
+        Distribution {
+            buckets: added.collect(),
+            count: self.count.saturating_sub(before.count),
+            sum: (self.sum - before.sum).max(0.0),
+        }
+    }
+
+    /// The duration in seconds that the share `quantile` of the observations does not exceed, linear within
+    /// a bucket. Over the last bound, it is that bound. `None` without observations.
+    pub fn quantile(&self, quantile: f64) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let rank = quantile * self.count as f64;
+        let (mut low, mut before) = (0.0, 0);
+        for (bound, count) in &self.buckets {
+            if *count as f64 >= rank && *count > before {
+                let within = (rank - before as f64) / (*count - before) as f64;
+                return Some(low + (bound - low) * within.max(0.0));
+            }
+            (low, before) = (*bound, *count);
+        }
+        Some(low)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -74,5 +109,24 @@ mod tests {
         assert_eq!([up_to(0.00001), up_to(0.000025), up_to(0.005), up_to(10.0)], [2, 3, 5, 6]);
         assert_eq!(seen.count, 7);
         assert_eq!(seen.sum, 19.015_021);
+    }
+    #[test]
+    fn a_quantile_is_within_its_bucket() {
+        let micros = |distribution: &Distribution, quantile: f64| {
+            distribution.quantile(quantile).map(|seconds| (seconds * 1e6).round() as u64)
+        };
+        let histogram = Histogram::default();
+        assert_eq!(histogram.distribution().quantile(0.5), None);
+        (0..50).for_each(|_| histogram.record(Micros(20)));
+        let first = histogram.distribution();
+        assert_eq!(micros(&first, 1.0), Some(25));
+        (0..100).for_each(|_| histogram.record(Micros(400)));
+        let added = histogram.distribution().since(&first);
+        assert_eq!(added.count, 100);
+        assert_eq!(micros(&added, 0.5), Some(375), "half of the bucket from 250 to 500 us");
+        (0..100).for_each(|_| histogram.record(Micros(60_000_000)));
+        let slow = histogram.distribution().since(&first);
+        assert_eq!(micros(&slow, 0.99), Some(10_000_000), "the last bound");
+        assert_eq!(slow.since(&slow).quantile(0.99), None);
     }
 }

@@ -8,6 +8,7 @@
 //! - The readiness job reads atomics.
 //! - The job of usage waits for Redis in its futures too.
 //! - The job of the request log reads atomics.
+//! - The history of rules is read on a blocking thread.
 //!
 //! Jobs that read files stay outside: a read from a hanging network volume can block for minutes.
 //! The file watchers have their own threads for that reason.
@@ -51,12 +52,14 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts the jobs that this configuration needs. The returned receiver has the current health.
+    /// Starts the jobs that this configuration needs, and `other`, which must not block. The returned
+    /// receiver has the current health.
     pub(super) fn start(
         limiter: Arc<Limiter>,
         clock: SystemClock,
         readiness: Readiness,
         request_log: Arc<RequestLog>,
+        other: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<(Background, watch::Receiver<Health>)> {
         let (health, health_seen) = watch::channel(readiness.health());
         let (stop, stopped) = oneshot::channel();
@@ -67,6 +70,7 @@ impl Background {
                 // The server reads the health until the process ends, so the sender must stay.
                 let health = Arc::new(health);
                 let mut jobs = JoinSet::new();
+                jobs.spawn(other);
                 if limiter.memory().is_some() {
                     jobs.spawn(sweep(limiter.clone(), clock));
                 }

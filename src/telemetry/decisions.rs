@@ -6,10 +6,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::activity::{ActiveSeries, Activity, ActivityReader, LiveSample, UsedRules};
 use super::client_named_series::ClientNamedSeries;
 use super::exposition::Exposition;
 use super::fallback_log::FallbackLog;
+use super::history::RuleRates;
 use super::outcomes::{DecisionOutcome, OutcomeMetrics, OutcomeSnapshot, add};
+use super::requests::Requests;
 use super::rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
 use super::top::TopDenied;
 use super::what_if::{OUTCOMES, WhatIfSnapshot};
@@ -30,6 +33,9 @@ pub struct Decisions {
     fallback_log: FallbackLog,
     /// The counters denied most.
     pub top: TopDenied,
+    /// What the rules have decided in the last ten minutes.
+    activity: Activity,
+    used: UsedRules,
 }
 
 /// Counts of descriptors that no rule with a counter decided, and that no change of a rule decided.
@@ -46,14 +52,17 @@ struct UnmatchedMetrics {
 }
 
 impl Decisions {
-    /// An empty registry. `budget`, which all rules share, bounds the series by value.
-    pub fn new(budget: Arc<SeriesBudget>, top: TopDenied) -> Decisions {
+    /// An empty registry, of a process that started at `now`. `budget`, which all rules share, bounds the
+    /// series by value.
+    pub fn new(budget: Arc<SeriesBudget>, top: TopDenied, now: Micros) -> Decisions {
         Decisions {
             budget,
             unmatched: Sharded::default(),
             client_named_series: None,
             fallback_log: FallbackLog::default(),
             top,
+            activity: Activity::new(now),
+            used: UsedRules::default(),
         }
     }
 
@@ -82,6 +91,7 @@ impl Decisions {
                 | DecisionReason::Fallback { rule: Some(index), hits, .. } => {
                     let known = rules.rules().get(index).zip(rule_metrics.get(index));
                     let Some((rule, series)) = known else { continue };
+                    self.list(series, index);
                     let outcome = series.record(rule, descriptor.entries, status);
                     if outcome == Some(DecisionOutcome::Over) {
                         self.denied(rule, series, descriptor, hits, now);
@@ -121,6 +131,7 @@ impl Decisions {
                 | DecisionReason::Bypassed { rule: Some(index) } => {
                     let known = rules.rules().get(index).zip(rule_metrics.get(index));
                     if let Some((rule, series)) = known {
+                        self.list(series, index);
                         series.record(rule, descriptor.entries, status);
                     }
                 }
@@ -134,9 +145,42 @@ impl Decisions {
         }
         for result in &verdict.what_if {
             if let Some(series) = rule_metrics.get(result.rule) {
+                self.list(series, result.rule);
                 series.record_what_if(result);
             }
         }
+    }
+
+    /// Lists a rule before its first decision.
+    fn list(&self, series: &Arc<RuleSeries>, index: usize) {
+        if !series.is_used() {
+            self.used.add(series, index);
+        }
+    }
+
+    /// Ends a tick of the history at `now`. It needs a thread that may block.
+    pub fn end_tick(&self, now: Micros, active: ActiveSeries<'_>, requests: &Requests) {
+        self.activity.tick(now, active, &self.used, requests);
+    }
+
+    /// Reads the activity of the rules. It needs a thread that may block.
+    pub fn activity<T>(
+        &self,
+        active: ActiveSeries<'_>,
+        read: impl FnOnce(&ActivityReader<'_>) -> T,
+    ) -> T {
+        self.activity.read(active, &self.used, read)
+    }
+
+    /// The rates of the rules since `last`, by index, of rules with decisions, most decisions first. Sets
+    /// `last` to `now`. It needs a thread that may block.
+    pub fn sample(
+        &self,
+        last: &mut Option<LiveSample>,
+        now: Micros,
+        active: ActiveSeries<'_>,
+    ) -> Vec<(usize, RuleRates)> {
+        self.activity.sample(last, now, active, &self.used)
     }
 
     #[cold]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::exposition::Exposition;
 use crate::decision::{Code, Verdict};
-use crate::histogram::Histogram;
+use crate::histogram::{Distribution, Histogram};
 use crate::sharded::Sharded;
 use crate::time::Micros;
 
@@ -24,6 +24,25 @@ struct RequestMetrics {
     cancelled: AtomicU64,
     failed: AtomicU64,
     shadowed: AtomicU64,
+}
+
+/// The decided requests and their durations at one moment, or within a time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RequestSample {
+    pub(super) ok: u64,
+    pub(super) over_limit: u64,
+    pub(super) durations: Distribution,
+}
+
+impl RequestSample {
+    /// What was added since `before`.
+    pub(super) fn since(&self, before: &RequestSample) -> RequestSample {
+        RequestSample {
+            ok: self.ok.saturating_sub(before.ok),
+            over_limit: self.over_limit.saturating_sub(before.over_limit),
+            durations: self.durations.since(&before.durations),
+        }
+    }
 }
 
 /// A request that is being decided. It counts as cancelled if it is dropped before
@@ -65,6 +84,15 @@ impl Requests {
     /// Number of requests over their limit that passed in global shadow mode.
     pub(super) fn shadowed(&self) -> u64 {
         self.sum(|counts| &counts.shadowed)
+    }
+
+    /// The decided requests so far.
+    pub(super) fn sample(&self) -> RequestSample {
+        RequestSample {
+            ok: self.sum(|metrics| &metrics.ok),
+            over_limit: self.sum(|metrics| &metrics.over_limit),
+            durations: self.durations.distribution(),
+        }
     }
 
     /// Number of all requests.

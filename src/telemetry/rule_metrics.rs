@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 
 use super::fallback_log::{FallbackPeriod, LabelledPeriod};
+use super::history::OutcomeTotals;
 use super::outcomes::{DecisionOutcome, OutcomeMetrics, OutcomeSnapshot, add};
 use super::what_if::{WhatIfMetrics, WhatIfSnapshot};
 use crate::decision::{Status, WhatIf};
@@ -111,7 +112,7 @@ impl RuleMetrics {
     }
 
     /// The series of the rule at `index`.
-    pub(super) fn get(&self, index: usize) -> Option<&Arc<RuleSeries>> {
+    pub fn get(&self, index: usize) -> Option<&Arc<RuleSeries>> {
         self.0.get(index)
     }
 
@@ -161,6 +162,18 @@ impl RuleSeries {
 
     fn counts(&self) -> &RuleCounts {
         self.counts.get_or_init(Box::default)
+    }
+
+    /// Whether the rule has counted something.
+    pub(super) fn is_used(&self) -> bool {
+        self.counts.get().is_some()
+    }
+
+    /// The counts so far, for the history.
+    pub(super) fn totals(&self) -> OutcomeTotals {
+        let mut totals = OutcomeTotals::default();
+        self.shards().for_each(|shard| shard.add_totals_to(&mut totals));
+        totals
     }
 
     /// Counts one result of the rule's what-if limit.

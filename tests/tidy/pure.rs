@@ -63,6 +63,7 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/modes/synced/delta",
     "src/modes/synced/replica",
     "src/modes/over_limit_cache/denied_state",
+    "src/telemetry/history",
     "src/usage/counter_texts",
     "src/usage/csv",
     "src/usage/cursor",
