@@ -264,6 +264,9 @@ impl App {
             plans: plans_view,
             changes,
             settings,
+            host: admin_pages::host(),
+            health: health_seen.clone(),
+            shutdown: shutdown_seen.clone(),
         });
         let serving =
             bound.serve(Arc::new(service), streams, pages.clone(), health_seen, shutdown_seen)?;

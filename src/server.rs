@@ -33,7 +33,10 @@ pub use grpc::rate_limit_quota::quota_streams::{
     QuotaStream, QuotaStreamError, QuotaStreams, TooManyStreams,
 };
 pub use grpc::worker::count as worker_count;
-pub use http::admin::{AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest, Token};
+pub use http::admin::{
+    ActivityOrder, ActivityQuery, AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest,
+    Token,
+};
 pub use lifecycle::Health;
 #[cfg(feature = "fuzz")]
 pub use listener::tls::fuzz_harness as tls_fuzz_harness;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::active_rules::ActiveRules;
 use super::changes::{ChangeCommands, DescriptorChanges};
@@ -14,19 +15,27 @@ use crate::limiter::{Limiter, find_counter};
 use crate::rlqs::QuotaEngine;
 use crate::rules::{Explanation, RuleDocument, RuleSet};
 use crate::server::{AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest};
+use crate::rules::{Explanation, LookupOutcome, RuleDocument, RuleSet};
+use crate::server::{
+    ActivityQuery, AdminApi, ChangeError, CounterError, Health, PlansRefusal, PlansRequest,
+};
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
+mod activity;
 mod counter;
 mod plan;
 mod plans;
 mod quotas;
 mod request_log;
+mod status;
 mod usage;
 
 use plan::ShownPlan;
+
+pub(super) use status::host;
 
 /// The parts of the service that the admin port reads.
 pub(super) struct AdminPages {
@@ -41,6 +50,11 @@ pub(super) struct AdminPages {
     pub(super) plans: Option<PlansView>,
     pub(super) changes: ChangeCommands,
     pub(super) settings: Settings,
+    /// The name of this machine; `None` if the system does not have it.
+    pub(super) host: Option<String>,
+    pub(super) health: watch::Receiver<Health>,
+    /// Whether the drain has begun.
+    pub(super) shutdown: watch::Receiver<bool>,
 }
 
 impl AdminApi for AdminPages {
@@ -113,6 +127,14 @@ impl AdminApi for AdminPages {
 
     fn top(&self) -> Value {
         self.recorder.decisions.top.to_json(self.clock.now())
+    }
+
+    fn status(&self) -> Value {
+        status::page(self)
+    }
+
+    fn activity(&self, query: ActivityQuery) -> Value {
+        activity::page(self, &query)
     }
 
     fn quotas(&self, limit: usize) -> Value {

@@ -105,6 +105,8 @@ pub struct ServerMetrics {
     pub http_too_large: AtomicCount,
     /// HTTP requests refused because too many large requests and responses were open.
     pub http_busy: AtomicCount,
+    /// Open streams of the live page.
+    pub live_viewers: AtomicCount,
 }
 
 impl ServerMetrics {
@@ -150,6 +152,8 @@ impl ServerMetrics {
             }
         }
         self.expose_grpc(page);
+        let help = "Open streams of the live page.";
+        page.gauge("weir_live_viewers", help).single(self.live_viewers.get());
         let family = page.counter(
             "weir_http_requests_aborted_total",
             "HTTP requests ended by weir because they or their responses were too slow (timeout), \
@@ -272,6 +276,7 @@ mod tests {
             http_timeout,
             http_too_large,
             http_busy,
+            live_viewers,
         } = &all_metrics;
         let by_reason = |name: &str, reason: &str| format!("{name}{{reason=\"{reason}\"}}");
         let ended_connection = |reason| by_reason("weir_grpc_connections_ended_total", reason);
@@ -302,6 +307,7 @@ mod tests {
             (http_timeout, aborted_request("timeout")),
             (http_too_large, aborted_request("too_large")),
             (http_busy, aborted_request("busy")),
+            (live_viewers, "weir_live_viewers".to_owned()),
         ];
         let ClientMemory { connections, buffers, waiting, deciding } = client_memory;
         for (part, PartMemory { held, max }) in [

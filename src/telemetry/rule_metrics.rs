@@ -165,7 +165,7 @@ impl RuleSeries {
     }
 
     /// Whether the rule has counted something.
-    pub(super) fn is_used(&self) -> bool {
+    pub fn is_used(&self) -> bool {
         self.counts.get().is_some()
     }
 

@@ -22,6 +22,7 @@ mod hostile;
 mod json;
 mod leases;
 mod library;
+mod live_page;
 mod log;
 mod metrics;
 mod openapi;

@@ -18,6 +18,7 @@ const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 const ROUTERS: [&str; 9] = [
     "routes.rs",
     "admin.rs",
+    "admin/activity.rs",
     "admin/changes.rs",
     "admin/counters.rs",
     "admin/explain.rs",
@@ -194,6 +195,10 @@ fn requests() -> Vec<(&'static str, &'static str, String)> {
         ("get", "/rules", String::new()),
         ("get", "/rlconfig", String::new()),
         ("get", "/settings", String::new()),
+        ("get", "/status", String::new()),
+        ("get", "/activity", String::new()),
+        ("get", "/activity?order=name&limit=1000", String::new()),
+        ("get", "/activity?limit=0", String::new()),
         ("get", "/top", String::new()),
         ("post", "/explain", explain("user=x")),
         ("post", "/explain", explain("k=x")),
@@ -281,6 +286,8 @@ fn responses_match_openapi() {
     one(&bad, "get", "/readyz", &[], "");
     one(&bad, "get", "/rules", &[], "");
     one(&bad, "put", "/log", &[], r#"{"requests": "all", "for": "1m"}"#);
+    one(&bad, "get", "/status", &[], "");
+    one(&lost, "get", "/status", &[], "");
     one(&lost, "get", COUNTER, &[], "");
     one(&lost, "delete", COUNTER, &[], "");
     one(&lost, "get", USAGE, &[], "");

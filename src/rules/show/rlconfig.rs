@@ -81,6 +81,16 @@ fn is_plain(limit: &Limit) -> bool {
         && Unit::of_window(limit.tiers[0].window).is_some()
 }
 
+impl Rule {
+    /// The limit in words, one part per tier, or `unlimited`.
+    pub fn limit_text(&self) -> String {
+        match &self.limit {
+            RuleLimit::Unlimited => "unlimited".to_owned(),
+            RuleLimit::Limit(limit) => tier_texts(limit),
+        }
+    }
+}
+
 /// All tiers in words.
 pub(super) fn tier_texts(limit: &Limit) -> String {
     let tiers: Vec<_> = limit.tiers.iter().map(|tier| tier_text(limit, tier)).collect();

@@ -15,6 +15,7 @@ use crate::descriptor::{ParsedDescriptor, RequestBounds};
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
 mod access;
+mod activity;
 mod changes;
 mod counters;
 mod explain;
@@ -26,6 +27,7 @@ mod token;
 mod usage;
 
 pub(in crate::server) use access::AdminAccess;
+pub use activity::{ActivityOrder, ActivityQuery};
 pub use plans::{PlansRefusal, PlansRequest};
 pub use token::Token;
 
@@ -41,6 +43,10 @@ pub trait AdminApi: Send + Sync + 'static {
     fn settings(&self) -> serde_json::Value;
     /// `/top`: the counters denied most in the last minute.
     fn top(&self) -> serde_json::Value;
+    /// `/status`: the health of the process and its parts, and what is wrong.
+    fn status(&self) -> serde_json::Value;
+    /// `/activity`: the rates and the history of rules.
+    fn activity(&self, query: ActivityQuery) -> serde_json::Value;
     /// `/quotas`: at most `limit` of the limits that the quota service divides, most demand first.
     fn quotas(&self, limit: usize) -> serde_json::Value;
     /// `/plans`: the health of the source of plans, and at most `limit` plans.
@@ -133,6 +139,8 @@ const INDEX: &str = "\
 /rules     what is loaded, from which file, and the last error (JSON)
 /rlconfig  one line per limit
 /settings  the active settings, secrets masked (JSON)
+/status    the health of the process and its parts, and what is wrong (JSON)
+/activity  ?order=denied|hits|near|fallback|name: rates and ten minutes of each rule (JSON)
 /top       the counters denied most in the last minute (JSON)
 /explain   POST {domain, descriptor}: which rule matches, and why (JSON)
 /counters  ?domain=D&descriptor=k=v,k=v: GET the counter, DELETE it (JSON)
@@ -173,6 +181,8 @@ pub(in crate::server) fn router<A: AdminApi>(
         .route("/rlconfig", page(|api| Page::text(api.rlconfig())))
         .route("/settings", page(|api| Page::json(StatusCode::OK, &api.settings())))
         .route("/top", page(|api| Page::json(StatusCode::OK, &api.top())))
+        .route("/status", page(|api| Page::json(StatusCode::OK, &api.status())))
+        .merge(activity::router(api.clone(), pages.clone()))
         .merge(plans::page_router(api.clone(), pages.clone()))
         .merge(explain::router(api, pages, bounds))
         .merge(access::protect(protected, access))

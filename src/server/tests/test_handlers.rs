@@ -9,7 +9,9 @@ use crate::descriptor::{ParsedDescriptor, Request};
 use crate::limit::Unit;
 use crate::time::Micros;
 
-use crate::server::{AdminApi, ChangeError, CounterError, Decide, PlansRefusal, PlansRequest};
+use crate::server::{
+    ActivityQuery, AdminApi, ChangeError, CounterError, Decide, PlansRefusal, PlansRequest,
+};
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
 /// A verdict with every field filled.
@@ -148,6 +150,14 @@ impl AdminApi for FixedPages {
 
     fn top(&self) -> serde_json::Value {
         serde_json::json!({"top": []})
+    }
+
+    fn status(&self) -> serde_json::Value {
+        serde_json::json!({"health": "serving"})
+    }
+
+    fn activity(&self, query: ActivityQuery) -> serde_json::Value {
+        serde_json::json!({"rules": [], "limit": query.limit})
     }
 
     fn changes(&self) -> serde_json::Value {
