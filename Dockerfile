@@ -19,6 +19,7 @@ COPY lua lua
 COPY benches benches
 COPY crates crates
 COPY src src
+COPY ui ui
 # Without line tables, the binary is a fifth of its size. Panics name their line in any case.
 ENV CARGO_PROFILE_RELEASE_DEBUG=none CARGO_PROFILE_RELEASE_STRIP=symbols
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/weir/target \

@@ -14,7 +14,7 @@ use crate::key::KeySeed;
 use crate::limiter::{Backend, Limiter, LocalCounters};
 use crate::modes::Modes;
 use crate::rules::{XdsOutcome, XdsResource};
-use crate::server::{self, Addresses, RunningServer, ServerConfig, ServerMetrics};
+use crate::server::{self, Addresses, LiveFeed, RunningServer, ServerConfig, ServerMetrics};
 use crate::settings::{Settings, StoreKind};
 use crate::store::{GuardedStore, MemoryStore, RedisStore};
 use crate::telemetry::{
@@ -33,6 +33,7 @@ mod changes;
 mod decision_logs;
 mod files;
 mod metrics;
+mod page_jobs;
 mod plans;
 mod readiness;
 mod rlqs;
@@ -233,6 +234,9 @@ impl App {
         let ticks = activity::end_ticks(rules.clone(), recorder.clone(), clock);
         let (background, health_seen) =
             Background::start(limiter.clone(), clock, readiness, ticks)?;
+        let (pages_sender, pages_seen) = oneshot::channel();
+        let jobs = page_jobs::run(rules.clone(), recorder.clone(), clock, pages_seen);
+        let (background, health_seen) = Background::start(limiter.clone(), clock, readiness, jobs)?;
         let mut shutdown_tasks = ShutdownTasks::new(settings.drain.timeout);
         shutdown_tasks.add_flush(background.end());
         if let Some(quotas) = quotas {
@@ -254,6 +258,8 @@ impl App {
             recorder: recorder.clone(),
         };
         let streams = rlqs.clone().map(|engine| Arc::new(EnvoyStreams(engine)));
+        let has_page = settings.admin.page;
+        let live = has_page.then(|| Arc::new(LiveFeed::new(all_metrics.server.clone())));
         let pages = Arc::new(AdminPages {
             limiter,
             clock,
@@ -267,7 +273,9 @@ impl App {
             host: admin_pages::host(),
             health: health_seen.clone(),
             shutdown: shutdown_seen.clone(),
+            live,
         });
+        let _ = pages_sender.send(pages.clone());
         let serving =
             bound.serve(Arc::new(service), streams, pages.clone(), health_seen, shutdown_seen)?;
         log_listening(&addresses, &rules, &pages.settings);

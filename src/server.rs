@@ -34,8 +34,8 @@ pub use grpc::rate_limit_quota::quota_streams::{
 };
 pub use grpc::worker::count as worker_count;
 pub use http::admin::{
-    ActivityOrder, ActivityQuery, AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest,
-    Token,
+    ActivityOrder, ActivityQuery, AdminApi, ChangeError, CounterError, LiveFeed, PlansRefusal,
+    PlansRequest, Token,
 };
 pub use lifecycle::Health;
 #[cfg(feature = "fuzz")]
@@ -135,6 +135,7 @@ impl BoundServer {
             pages(),
             admin::AdminAccess { token: Token::from_settings(&config.admin), loopback },
             config.bounds,
+            lifecycle.clone(),
         );
         let (reporter, health_service) = Reporter::new();
         let room = most_connections(config.grpc.max_client_memory, tls.is_some());

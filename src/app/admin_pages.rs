@@ -17,7 +17,8 @@ use crate::rules::{Explanation, RuleDocument, RuleSet};
 use crate::server::{AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest};
 use crate::rules::{Explanation, LookupOutcome, RuleDocument, RuleSet};
 use crate::server::{
-    ActivityQuery, AdminApi, ChangeError, CounterError, Health, PlansRefusal, PlansRequest,
+    ActivityQuery, AdminApi, ChangeError, CounterError, Health, LiveFeed, PlansRefusal,
+    PlansRequest,
 };
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
@@ -26,6 +27,7 @@ use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
 mod activity;
 mod counter;
+mod live;
 mod plan;
 mod plans;
 mod quotas;
@@ -35,6 +37,7 @@ mod usage;
 
 use plan::ShownPlan;
 
+pub(super) use live::{LastEvent, event as live_event};
 pub(super) use status::host;
 
 /// The parts of the service that the admin port reads.
@@ -55,6 +58,8 @@ pub(super) struct AdminPages {
     pub(super) health: watch::Receiver<Health>,
     /// Whether the drain has begun.
     pub(super) shutdown: watch::Receiver<bool>,
+    /// `None` with `admin.page: false`.
+    pub(super) live: Option<Arc<LiveFeed>>,
 }
 
 impl AdminApi for AdminPages {
@@ -135,6 +140,10 @@ impl AdminApi for AdminPages {
 
     fn activity(&self, query: ActivityQuery) -> Value {
         activity::page(self, &query)
+    }
+
+    fn live(&self) -> Option<Arc<LiveFeed>> {
+        self.live.clone()
     }
 
     fn quotas(&self, limit: usize) -> Value {

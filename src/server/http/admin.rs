@@ -12,6 +12,7 @@ use axum::{Json, Router};
 
 use super::page::{Page, Pages};
 use crate::descriptor::{ParsedDescriptor, RequestBounds};
+use crate::server::lifecycle::Lifecycle;
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
 mod access;
@@ -20,7 +21,9 @@ mod changes;
 mod counters;
 mod explain;
 mod log;
+mod live;
 mod origin;
+mod page;
 mod plans;
 mod quotas;
 mod token;
@@ -28,6 +31,7 @@ mod usage;
 
 pub(in crate::server) use access::AdminAccess;
 pub use activity::{ActivityOrder, ActivityQuery};
+pub use live::LiveFeed;
 pub use plans::{PlansRefusal, PlansRequest};
 pub use token::Token;
 
@@ -47,6 +51,8 @@ pub trait AdminApi: Send + Sync + 'static {
     fn status(&self) -> serde_json::Value;
     /// `/activity`: the rates and the history of rules.
     fn activity(&self, query: ActivityQuery) -> serde_json::Value;
+    /// `/live` and the live page; `None` if the page is off.
+    fn live(&self) -> Option<Arc<LiveFeed>>;
     /// `/quotas`: at most `limit` of the limits that the quota service divides, most demand first.
     fn quotas(&self, limit: usize) -> serde_json::Value;
     /// `/plans`: the health of the source of plans, and at most `limit` plans.
@@ -135,6 +141,9 @@ impl ChangeError {
 
 /// The index at `/`: one line per path.
 const INDEX: &str = "\
+/          in a browser: the live page
+/ui/{file}  its files
+/live      its events, every 2 s (server-sent events)
 /metrics   metrics in Prometheus' text format
 /rules     what is loaded, from which file, and the last error (JSON)
 /rlconfig  one line per limit
@@ -160,12 +169,14 @@ pub(in crate::server) fn router<A: AdminApi>(
     pages: Pages,
     access: AdminAccess,
     bounds: RequestBounds,
+    lifecycle: Lifecycle,
 ) -> Router {
     let loopback = access.loopback;
     let page = |render: fn(&A) -> Page| {
         let (api, pages) = (api.clone(), pages.clone());
         get(move || pages.answer(move || render(&api)))
     };
+    let feed = api.live();
     // A further protected path is one more `merge`.
     let protected = Router::new()
         .merge(counters::router(api.clone(), bounds))
@@ -175,7 +186,8 @@ pub(in crate::server) fn router<A: AdminApi>(
         .merge(log::router(api.clone(), pages.clone()))
         .merge(usage::router(api.clone(), pages.clone()));
     Router::new()
-        .route("/", get(INDEX))
+        .merge(page::router(feed.is_some()))
+        .merge(live::router(feed, lifecycle))
         .route("/metrics", page(|api| Page::metrics(api.metrics())))
         .route("/rules", page(|api| Page::json(StatusCode::OK, &api.rules())))
         .route("/rlconfig", page(|api| Page::text(api.rlconfig())))

@@ -26,7 +26,7 @@ use tokio::time::{sleep, timeout};
 
 use super::awaited_body::AwaitedBody;
 use super::host;
-use super::io::ProgressIo;
+use super::io::{LongResponse, ProgressIo};
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::accept;
 use crate::server::listener::slots::{ConnectionSlots, Slot};
@@ -91,20 +91,27 @@ async fn connection(
 ) {
     let slot = Arc::new(slot);
     let routes = TowerToHyperService::new(router);
-    let counted = Arc::clone(&slot);
+    let (counted, long) = (Arc::clone(&slot), LongResponse::default());
+    let responses = long.clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let mut request = request.map(|body| AwaitedBody::new(body, Arc::clone(&counted)));
         request.extensions_mut().insert(counted.address());
+        request.extensions_mut().insert(responses.clone());
         let (response, slot) = (routes.call(request), Arc::clone(&counted));
+        let long = responses.clone();
         async move {
             let response = response.await;
-            slot.begin_wait();
+            // A connection with a long response does not wait for its client.
+            if !long.is_set() {
+                slot.begin_wait();
+            }
             response
         }
     });
     // On error, the buffer keeps its size.
     let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES);
     let stream = ProgressIo::new(stream, limits.request_timeout, Arc::clone(metrics));
+    let stream = stream.with_long(long.clone());
     let connection = Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_timeout)
@@ -112,11 +119,17 @@ async fn connection(
         .max_buf_size(limits.max_head_bytes)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
+    let aged = async {
+        sleep(limits.max_connection_age).await;
+        if long.is_set() {
+            std::future::pending::<()>().await;
+        }
+    };
     tokio::select! {
         result = connection.as_mut() => return count_error(metrics, result),
         () = slot.evicted() => return,
         () = stopping => {}
-        () = sleep(limits.max_connection_age) => {}
+        () = aged => {}
     }
     connection.as_mut().graceful_shutdown();
     tokio::select! {

@@ -4,6 +4,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -18,12 +19,33 @@ const READ_MAX: u64 = (8 << 10) - 1;
 /// Bytes of a response that the client must accept within the timeout, unless fewer are left.
 pub(super) const PROGRESS_MIN: usize = 16 << 10;
 
+/// Time in which the client of a [`LongResponse`] must accept bytes that wait.
+pub(super) const LONG_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Whether a connection has a response that goes on until its client or the server ends it. The maximum age
+/// of connections does not apply to it, and it must progress by a byte in each [`LONG_TIMEOUT`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct LongResponse(Arc<AtomicBool>);
+
+impl LongResponse {
+    /// Records that the response is a long one. It must be the last one of its connection.
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the connection has such a response.
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A socket that fails when its client accepts less than [`PROGRESS_MIN`] bytes of a response within
 /// the timeout.
 #[derive(Debug)]
 pub(super) struct ProgressIo<S> {
     stream: Take<S>,
     timeout: Duration,
+    long: LongResponse,
     /// The timer of the timeout. It starts when a write has to wait.
     timer: Option<Pin<Box<Sleep>>>,
     /// Bytes that the client has accepted since the timer was removed last.
@@ -35,7 +57,13 @@ impl<S: AsyncRead> ProgressIo<S> {
     /// The socket `stream`.
     pub(super) fn new(stream: S, timeout: Duration, metrics: Arc<ServerMetrics>) -> ProgressIo<S> {
         let stream = stream.take(READ_MAX);
-        ProgressIo { stream, timeout, timer: None, accepted: 0, metrics }
+        let long = LongResponse::default();
+        ProgressIo { stream, timeout, long, timer: None, accepted: 0, metrics }
+    }
+
+    /// The socket of a connection whose response may be a long one.
+    pub(super) fn with_long(self, long: LongResponse) -> ProgressIo<S> {
+        ProgressIo { long, ..self }
     }
 
     /// Removes the timer: the client has made progress, or nothing is left to write.
@@ -52,14 +80,15 @@ impl<S: AsyncRead> ProgressIo<S> {
     ) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(bytes)) = &written {
             self.accepted += bytes;
-            if self.accepted >= PROGRESS_MIN {
+            let least = if self.long.is_set() { 1 } else { PROGRESS_MIN };
+            if self.accepted >= least {
                 self.restart();
             }
         }
         if written.is_ready() {
             return written;
         }
-        let timeout = self.timeout;
+        let timeout = if self.long.is_set() { LONG_TIMEOUT } else { self.timeout };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(timer.as_mut().poll(context));
         self.metrics.http_timeout.add();
@@ -157,6 +186,28 @@ mod tests {
     async fn a_response_without_progress_is_cut() {
         assert_eq!(write_to(1, 4 * PROGRESS_MIN).await, (false, TIMEOUT, 1));
         assert_eq!(write_to(PROGRESS_MIN - 1, 4 * PROGRESS_MIN).await, (false, TIMEOUT, 1));
+    }
+
+    /// Writes a long response to a client that reads one byte, and then nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_long_response_must_progress_by_a_byte() {
+        let (mut client, server) = duplex(1);
+        let long = LongResponse::default();
+        long.set();
+        let io = ProgressIo::new(server, TIMEOUT, Arc::default());
+        let mut io = io.with_long(long);
+        let began = Instant::now();
+        let reads = async {
+            sleep(LONG_TIMEOUT - Duration::from_secs(1)).await;
+            client.read_exact(&mut [0; 1]).await.unwrap();
+            std::future::pending::<()>().await;
+        };
+        let is_written = tokio::select! {
+            written = io.write_all(b"123") => written.is_ok(),
+            () = reads => unreachable!("it waits to the end of the test"),
+        };
+        let expected = LONG_TIMEOUT + LONG_TIMEOUT - Duration::from_secs(1);
+        assert_eq!((is_written, began.elapsed()), (false, expected));
     }
 
     #[tokio::test]

@@ -10,7 +10,8 @@ use crate::limit::Unit;
 use crate::time::Micros;
 
 use crate::server::{
-    ActivityQuery, AdminApi, ChangeError, CounterError, Decide, PlansRefusal, PlansRequest,
+    ActivityQuery, AdminApi, ChangeError, CounterError, Decide, LiveFeed, PlansRefusal,
+    PlansRequest,
 };
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
@@ -154,6 +155,10 @@ impl AdminApi for FixedPages {
 
     fn status(&self) -> serde_json::Value {
         serde_json::json!({"health": "serving"})
+    }
+
+    fn live(&self) -> Option<Arc<LiveFeed>> {
+        None
     }
 
     fn activity(&self, query: ActivityQuery) -> serde_json::Value {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::settings::format::{COUNT_MAX, address, file, number, optional, secret};
+use crate::settings::format::{COUNT_MAX, address, file, number, optional, secret, switch};
 use crate::settings::secret::Secret;
 use crate::settings::section::section;
 
@@ -20,6 +20,9 @@ section! {
         /// File whose first line is the token, instead of `admin.token`. weir reads the file for
         /// every request that needs the token.
         token_file: Option<PathBuf> = "", optional(file());
+        /// The [live page](admin.md#the-live-page) at `/` for browsers, and its events at `/live`. `/` is a list of
+        /// paths for other clients, and for all clients if it is off.
+        page: bool = "true", switch();
         /// Maximum number of open connections of the admin listener. The metrics listener
         /// (`metrics.listen`) has the same limit. One client address gets at most a quarter of it. At
         /// most half of the connections of each listener have a page in memory.
