@@ -101,9 +101,10 @@ async fn connection(
         let long = responses.clone();
         async move {
             let response = response.await;
-            // A connection with a long response does not wait for its client.
-            if !long.is_set() {
-                slot.begin_wait();
+            match long.is_set() {
+                // The number of long responses is bounded, so that they keep no slot from others.
+                true => slot.leave(),
+                false => slot.begin_wait(),
             }
             response
         }

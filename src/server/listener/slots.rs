@@ -100,6 +100,11 @@ impl Slot {
         self.evict.notified().await;
     }
 
+    /// Frees the slot for another connection, while this one stays open. Another bound must apply to it.
+    pub(in crate::server) fn leave(&self) {
+        self.shared.change(|table| table.remove(self.id));
+    }
+
     /// Records that the client has sent what the connection waited for. Returns false if the
     /// connection was evicted before.
     pub(in crate::server) fn end_wait(&self) -> bool {
@@ -188,6 +193,22 @@ mod tests {
         assert_eq!(counts, (1, 0));
         second.begin_wait();
         assert!(acquire().is_some() && is_evicted(&second) && !is_evicted(&first));
+    }
+
+    #[test]
+    fn a_connection_that_left_has_no_slot() {
+        let (slots, metrics) = slots(1, Some(1));
+        let first = slots.try_acquire(ip("10.0.0.1")).unwrap();
+        assert!(first.end_wait());
+        first.leave();
+        let second = slots.try_acquire(ip("10.0.0.1")).unwrap();
+        assert!(second.end_wait() && !first.end_wait());
+        assert_eq!(metrics.admin.open.get(), 2);
+        drop(first);
+        assert!(slots.try_acquire(ip("10.0.0.1")).is_none(), "the second one has the slot");
+        drop(second);
+        assert_eq!(metrics.admin.open.get(), 0);
+        assert!(slots.try_acquire(ip("10.0.0.1")).is_some());
     }
 
     #[test]
