@@ -22,7 +22,7 @@ pub(super) struct UsedRules(Mutex<Vec<(Arc<RuleSeries>, usize)>>);
 
 /// The activity of the rules of one process.
 #[derive(Debug)]
-pub struct Activity(Mutex<ActivityTable>);
+pub(super) struct Activity(Mutex<ActivityTable>);
 
 #[derive(Debug)]
 struct ActivityTable {
@@ -100,7 +100,7 @@ impl UsedRules {
 
 impl Activity {
     /// No activity, of a process that started at `now`.
-    pub fn new(now: Micros) -> Activity {
+    pub(super) fn new(now: Micros) -> Activity {
         Activity(Mutex::new(ActivityTable {
             version: None,
             used: HashMap::new(),

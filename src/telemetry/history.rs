@@ -25,21 +25,21 @@ const UNKNOWN: u32 = u32::MAX;
 
 /// Decisions and hits of a rule, since the start or within a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutcomeTotals {
+pub(super) struct OutcomeTotals {
     /// Hits of all decisions but refunds. A sum starts at 0 again after 2^64.
-    pub hits: u64,
+    pub(super) hits: u64,
     /// Decisions with the outcome `within`.
-    pub within: u64,
+    pub(super) within: u64,
     /// Decisions with the outcome `near`.
-    pub near: u64,
+    pub(super) near: u64,
     /// Decisions with the outcome `over` or `blocked`.
-    pub over: u64,
+    pub(super) over: u64,
     /// Decisions with the outcome `shadow`.
-    pub shadow: u64,
+    pub(super) shadow: u64,
     /// Decisions with the outcome `fallback`.
-    pub fallback: u64,
+    pub(super) fallback: u64,
     /// Decisions with any outcome.
-    pub decisions: u64,
+    pub(super) decisions: u64,
 }
 
 /// Decisions and hits per second.

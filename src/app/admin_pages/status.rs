@@ -86,7 +86,7 @@ fn health(pages: &AdminPages) -> &'static str {
 fn store(pages: &AdminPages, problems: &mut StatusProblems) -> Value {
     if let Some(memory) = pages.limiter.backend().memory() {
         let (stats, max) = (memory.snapshot(), pages.settings.store.max_counters);
-        if stats.counters as usize >= max / 10 * 9 {
+        if stats.counters as usize >= max - max / 10 {
             let number = stats.counters;
             let text = format!(
                 "the memory store has {number} of {max} counters and evicts some at the maximum; \

@@ -20,7 +20,7 @@ const READ_MAX: u64 = (8 << 10) - 1;
 pub(super) const PROGRESS_MIN: usize = 16 << 10;
 
 /// Time in which the client of a [`LongResponse`] must accept bytes that wait.
-pub(super) const LONG_TIMEOUT: Duration = Duration::from_secs(30);
+const LONG_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whether a connection has a response that goes on until its client or the server ends it. The maximum age
 /// of connections does not apply to it, and it must progress by a byte in each [`LONG_TIMEOUT`].
