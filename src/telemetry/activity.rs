@@ -35,7 +35,7 @@ struct ActivityTable {
     rates: Option<DecisionRates>,
 }
 
-/// A rule that has decided something. It takes at most 64 bytes, with its place in the table.
+/// A rule that has decided something. It takes 48 bytes with its key, and at most 128 in a table that has grown.
 #[derive(Debug)]
 struct UsedRule {
     series: Arc<RuleSeries>,
