@@ -32,5 +32,5 @@ pub use process::expose as expose_process;
 pub use reloads::RuleReloads;
 pub use requests::{InFlightRequest, Requests};
 pub use rule_metrics::{RuleMetrics, RuleSeries, SeriesBudget};
-pub use top::TopDenied;
+pub use top::{LimitedCounter, TopDenied};
 pub use trace::{RequestSpan, Traces};

@@ -28,6 +28,7 @@ use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 mod activity;
 mod counter;
 mod live;
+mod limited;
 mod plan;
 mod plans;
 mod quotas;
@@ -144,6 +145,8 @@ impl AdminApi for AdminPages {
 
     fn live(&self) -> Option<Arc<LiveFeed>> {
         self.live.clone()
+    async fn limited(&self) -> Value {
+        limited::page(self).await
     }
 
     fn quotas(&self, limit: usize) -> Value {

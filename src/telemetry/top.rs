@@ -63,6 +63,30 @@ struct CounterLabels {
     /// The selector of the rule, if its name is another text.
     selector: Option<Arc<str>>,
     values: Option<Box<str>>,
+    /// The whole descriptor, in the syntax of the command line, if the rule permits it.
+    descriptor: Option<Box<str>>,
+    /// The first denial since the entry of the sketch was made.
+    first_denied: Micros,
+}
+
+/// A counter with denied hits in the last minute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitedCounter {
+    /// The domain of its rule.
+    pub domain: Arc<str>,
+    /// Its rule, as in metrics.
+    pub rule: Arc<str>,
+    /// The hash by which `/top` names it.
+    pub hash: String,
+    /// The descriptor, in the syntax of the command line. `None` if neither the rule nor the settings
+    /// permit it, or if it has more than 256 bytes.
+    pub descriptor: Option<Box<str>>,
+    /// Upper bound of the denied hits.
+    pub denied_hits: u64,
+    /// Lower bound of the denied hits.
+    pub at_least: u64,
+    /// The first denial of the minute that this process has kept.
+    pub first_denied: Micros,
 }
 
 /// One counter, summed over all shards.
@@ -110,6 +134,10 @@ impl TopDenied {
                 let text = descriptor_selector(entries);
                 cut(&text, VALUES_BYTES_MAX).into()
             }),
+            descriptor: (self.with_values || rule.usage || rule.shows_all_values())
+                .then(|| whole_descriptor(entries))
+                .flatten(),
+            first_denied: now,
         });
     }
 
@@ -124,6 +152,8 @@ impl TopDenied {
                         .and_modify(|sum| {
                             sum.count = sum.count.saturating_add(estimate.count);
                             sum.excess = sum.excess.saturating_add(estimate.excess);
+                            let first = estimate.labels.first_denied;
+                            sum.labels.first_denied = sum.labels.first_denied.min(first);
                         })
                         .or_insert_with(|| estimate.clone());
                 }
@@ -134,6 +164,24 @@ impl TopDenied {
         counters.sort_by_key(|one| (std::cmp::Reverse(one.estimate.count), one.key.0));
         counters.truncate(COUNTERS_SHOWN);
         counters
+    }
+
+    /// The counters denied most in the minute before `now`, most first, with their descriptors where
+    /// these are permitted. At most 20.
+    pub fn limited(&self, now: Micros) -> Vec<LimitedCounter> {
+        let counter = |one: TopCounter| {
+            let Estimate { count, excess, labels } = one.estimate;
+            LimitedCounter {
+                domain: labels.domain,
+                rule: labels.rule,
+                hash: TopDenied::hash(one.key),
+                descriptor: labels.descriptor,
+                denied_hits: count,
+                at_least: count - excess.min(count),
+                first_denied: labels.first_denied,
+            }
+        };
+        self.counters(now).into_iter().map(counter).collect()
     }
 
     /// The counters denied most in the minute before `now`, for `/top`.
@@ -170,6 +218,17 @@ impl TopDenied {
             family.sample(&[labels[0], labels[1], ("counter", &name)], count);
         }
     }
+}
+
+/// The descriptor in the syntax of the command line. `None` if it is longer than
+/// [`VALUES_BYTES_MAX`], or if a key has an equals sign, which this syntax cannot express.
+fn whole_descriptor(entries: &[Entry<'_>]) -> Option<Box<str>> {
+    let bytes: usize = entries.iter().map(|entry| entry.key.len() + entry.value.len() + 1).sum();
+    if bytes > VALUES_BYTES_MAX || entries.iter().any(|entry| entry.key.contains('=')) {
+        return None;
+    }
+    let text = descriptor_selector(entries);
+    (text.len() <= VALUES_BYTES_MAX).then(|| text.into())
 }
 
 impl DeniedWindow {
@@ -264,6 +323,55 @@ descriptors:
             for text in texts {
                 assert_eq!(text.contains("secret"), with_values, "{text}");
                 assert!(text.len() < 1000, "{text}");
+            }
+        }
+    }
+
+    /// Only `/limited` shows descriptors of rules that permit them, and it never cuts one.
+    #[test]
+    fn permitted_descriptors_are_whole() {
+        let text = "
+domain: d
+descriptors:
+  - { key: plain, rate_limit: { unit: second, requests_per_unit: 1 } }
+  - { key: listed, rate_limit: { unit: second, requests_per_unit: 1, usage: true } }
+  - { key: shown, detailed_metric: true, rate_limit: { unit: second, requests_per_unit: 1 } }
+";
+        let file = SourceFile { name: "r.yaml".into(), text: text.into() };
+        let rules = compile(&[file], &Options::default()).expect("good rules").0;
+        let rule_metrics = rule_metrics(&rules);
+        let start = Micros::from_secs(1_000_000);
+        for (with_values, permitted) in
+            [(false, &["listed", "shown"][..]), (true, &["listed", "plain", "shown"])]
+        {
+            let top = TopDenied::new(with_values);
+            for (rule, series) in rules.rules().iter().zip(rule_metrics.all()) {
+                let key = rule.written_stat_key();
+                let long = "x".repeat(VALUES_BYTES_MAX - key.len());
+                for value in ["a,b=c", "template:x", &long] {
+                    let entries = [Entry { key, value }];
+                    top.denied(rule, series, &entries, 1, start);
+                    let later = start.saturating_add(Micros::from_secs(15));
+                    top.denied(rule, series, &entries, 1, later);
+                }
+            }
+            let limited = top.limited(start.saturating_add(Micros::from_secs(20)));
+            assert_eq!(limited.len(), 9);
+            assert!(limited.iter().all(|one| one.first_denied == start && one.denied_hits == 2));
+            let mut shown: Vec<String> = limited
+                .iter()
+                .filter_map(|one| one.descriptor.as_deref().map(str::to_owned))
+                .collect();
+            shown.sort();
+            let expected: Vec<String> = permitted
+                .iter()
+                .flat_map(|key| [format!("{key}=\\template:x"), format!("{key}=a\\,b=c")])
+                .collect();
+            assert_eq!(shown, expected);
+            for text in &shown {
+                let parsed: crate::descriptor::ParsedDescriptor =
+                    text.parse().expect("a descriptor");
+                assert!(["a,b=c", "template:x"].contains(&&*parsed.0[0].1), "{text}");
             }
         }
     }

@@ -121,6 +121,48 @@ fn a_missing_counter_has_a_reason() {
     assert_eq!(get(weir.admin, &format!("{ANN}{deep}")).status, 400, "over the bound");
 }
 
+/// `/limited` names the counters of rules that permit it, and shows hashes of the others.
+#[test]
+fn limited_counters_are_shown_with_their_state() {
+    const LISTED: &str = "
+domain: d
+descriptors:
+  - key: listed
+    rate_limit: { unit: hour, requests_per_unit: 1, usage: true }
+  - key: hidden
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+";
+    within_an_hour(|| {
+        let weir = Weir::start(LISTED);
+        let client = weir.client();
+        let hostile = "<script>\u{202e},a=b";
+        for key in ["listed", "hidden"] {
+            assert_eq!(
+                [take(&client, &[(key, hostile)]), take(&client, &[(key, hostile)])],
+                [1, 2]
+            );
+        }
+        let page = get(weir.admin, "/limited").json();
+        let counters = page["counters"].as_array().expect("counters");
+        let of = |rule: &str| counters.iter().find(|one| one["rule"] == rule).expect("a counter");
+        let (listed, hidden) = (of("listed"), of("hidden"));
+        assert_eq!(listed["descriptor"], "listed=<script>\u{202e}\\,a=b");
+        assert_eq!((&listed["denied"], &listed["requests"]), (&json!(true), &json!(1)), "{listed}");
+        assert_eq!(listed["remaining"], 0);
+        assert!(listed["denied_until"].is_string() && listed["error"].is_null(), "{listed}");
+        assert_eq!((&hidden["descriptor"], &hidden["denied"]), (&Value::Null, &Value::Null));
+        assert_eq!((&hidden["denied_hits"], &hidden["at_least"]), (&json!(1), &json!(1)));
+        assert!(!hidden.to_string().contains("script"), "{hidden}");
+        let top = get(weir.admin, "/top").json();
+        let hashes = |page: &Value, list: &str| -> std::collections::BTreeSet<String> {
+            let counters = page[list].as_array().expect("counters").iter();
+            counters.map(|one| one["counter"].to_string()).collect()
+        };
+        assert_eq!(hashes(&top, "top"), hashes(&page, "counters"));
+        assert!(!top.to_string().contains("script"), "{top}");
+    });
+}
+
 fn on_all_addresses(setup: Setup) -> Setup {
     setup.without_flag("--admin-listen").env("WEIR__ADMIN__LISTEN", "0.0.0.0:0")
 }
@@ -129,7 +171,7 @@ fn on_all_addresses(setup: Setup) -> Setup {
 fn counters_need_the_token_from_other_hosts() {
     let setup = || Weir::setup().rules("d.yaml", RULES);
     let open = on_all_addresses(setup()).start();
-    for answer in [get(open.admin, ANN), get(open.admin, "/quotas"), delete(&open, ANN, &[])] {
+    for answer in [get(open.admin, ANN), get(open.admin, "/limited"), delete(&open, ANN, &[])] {
         assert_eq!(answer.status, 403);
         assert!(answer.body.contains("set admin.token_file"), "{}", answer.body);
     }

@@ -16,6 +16,7 @@ const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
 /// The files with the routes of the two listeners.
 const ROUTERS: [&str; 11] = [
+const ROUTERS: [&str; 9] = [
     "routes.rs",
     "admin.rs",
     "admin/activity.rs",
@@ -25,6 +26,7 @@ const ROUTERS: [&str; 11] = [
     "admin/log.rs",
     "admin/live.rs",
     "admin/page.rs",
+    "admin/limited.rs",
     "admin/plans.rs",
     "admin/quotas.rs",
     "admin/usage.rs",
@@ -206,6 +208,7 @@ fn requests() -> Vec<(&'static str, &'static str, String)> {
         ("get", "/activity?order=name&limit=1000", String::new()),
         ("get", "/activity?limit=0", String::new()),
         ("get", "/top", String::new()),
+        ("get", "/limited", String::new()),
         ("post", "/explain", explain("user=x")),
         ("post", "/explain", explain("k=x")),
         ("post", "/explain", explain("job=x,lease=a")),

@@ -253,7 +253,7 @@ fn tier(counter: &Counter<'_>, decision: &Decision, now: Micros) -> ShownTier {
 
 /// When the last full tier has room for one more hit, rounded up to a second. `None` if no tier is
 /// full, or if a tier has the limit 0.
-fn denied_until(tiers: &[Decision], now: Micros) -> Option<Micros> {
+pub(super) fn denied_until(tiers: &[Decision], now: Micros) -> Option<Micros> {
     let full = || tiers.iter().filter(|tier| tier.remaining == 0);
     if full().any(|tier| tier.limit == 0) {
         return None;
@@ -266,7 +266,7 @@ fn json(shown: &impl Serialize) -> String {
     serde_json::to_string(shown).expect("texts and numbers have a JSON form")
 }
 
-fn seconds(micros: u64) -> f64 {
+pub(super) fn seconds(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 

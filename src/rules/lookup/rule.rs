@@ -193,6 +193,11 @@ impl Rule {
         self.path.iter().any(|node| self.shows_value(node))
     }
 
+    /// Whether metrics show every value of the request, as with `detailed_metric`.
+    pub fn shows_all_values(&self) -> bool {
+        self.path.iter().all(|node| self.shows_value(node))
+    }
+
     pub(in crate::rules) fn shows_value(&self, node: &EntryMatcher) -> bool {
         (self.detailed_metric || node.value_to_metric) && !node.share_threshold
     }

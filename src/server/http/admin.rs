@@ -22,6 +22,7 @@ mod counters;
 mod explain;
 mod log;
 mod live;
+mod limited;
 mod origin;
 mod page;
 mod plans;
@@ -53,6 +54,8 @@ pub trait AdminApi: Send + Sync + 'static {
     fn activity(&self, query: ActivityQuery) -> serde_json::Value;
     /// `/live` and the live page; `None` if the page is off.
     fn live(&self) -> Option<Arc<LiveFeed>>;
+    /// `/limited`: the counters denied most in the last minute, with their state. Changes none.
+    fn limited(&self) -> impl Future<Output = serde_json::Value> + Send;
     /// `/quotas`: at most `limit` of the limits that the quota service divides, most demand first.
     fn quotas(&self, limit: usize) -> serde_json::Value;
     /// `/plans`: the health of the source of plans, and at most `limit` plans.
@@ -151,6 +154,7 @@ const INDEX: &str = "\
 /status    the health of the process and its parts, and what is wrong (JSON)
 /activity  ?order=denied|hits|near|fallback|name: rates and ten minutes of each rule (JSON)
 /top       the counters denied most in the last minute (JSON)
+/limited   these counters with their state, and their descriptors where permitted (JSON)
 /explain   POST {domain, descriptor}: which rule matches, and why (JSON)
 /counters  ?domain=D&descriptor=k=v,k=v: GET the counter, DELETE it (JSON)
 /plans     ?limit=N: the plans, and the health of their source (JSON)
@@ -182,6 +186,7 @@ pub(in crate::server) fn router<A: AdminApi>(
         .merge(counters::router(api.clone(), bounds))
         .merge(plans::router(api.clone(), pages.clone()))
         .merge(quotas::router(api.clone(), pages.clone()))
+        .merge(limited::router(api.clone(), pages.clone()))
         .merge(changes::router(api.clone(), pages.clone()))
         .merge(log::router(api.clone(), pages.clone()))
         .merge(usage::router(api.clone(), pages.clone()));

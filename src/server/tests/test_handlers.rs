@@ -163,6 +163,8 @@ impl AdminApi for FixedPages {
 
     fn activity(&self, query: ActivityQuery) -> serde_json::Value {
         serde_json::json!({"rules": [], "limit": query.limit})
+    async fn limited(&self) -> serde_json::Value {
+        serde_json::json!({"counters": []})
     }
 
     fn changes(&self) -> serde_json::Value {
