@@ -53,6 +53,7 @@ mod resolve;
 mod resolved;
 mod rollback_guard;
 mod share_query;
+mod try_request;
 mod usage_record;
 mod what_if;
 
@@ -64,6 +65,7 @@ pub use codes::{CodeQueue, DescriptorCode};
 pub use divided::{DividedCheck, DividedResult, DividedRules};
 pub use fallback::LocalCounters;
 pub use inspect::{Counter, NoCounter, find_counter};
+pub use try_request::{TriedDescriptor, TriedRequest};
 
 use changed::ChangesNow;
 use decided::DecidedDescriptor;

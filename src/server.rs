@@ -36,6 +36,7 @@ pub use grpc::worker::count as worker_count;
 pub use http::admin::{
     ActivityOrder, ActivityQuery, AdminApi, ChangeError, CounterError, LiveFeed, PlansRefusal,
     PlansRequest, Token,
+    AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest, Token, TryQuery,
 };
 pub use lifecycle::Health;
 #[cfg(feature = "fuzz")]

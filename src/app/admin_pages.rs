@@ -20,6 +20,8 @@ use crate::server::{
     ActivityQuery, AdminApi, ChangeError, CounterError, Health, LiveFeed, PlansRefusal,
     PlansRequest,
 };
+use crate::rules::{Explanation, LookupOutcome, RuleDocument, RuleSet};
+use crate::server::{AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest, TryQuery};
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
@@ -34,6 +36,7 @@ mod plans;
 mod quotas;
 mod request_log;
 mod status;
+mod try_request;
 mod usage;
 
 use plan::ShownPlan;
@@ -145,6 +148,10 @@ impl AdminApi for AdminPages {
 
     fn live(&self) -> Option<Arc<LiveFeed>> {
         self.live.clone()
+    async fn try_request(&self, query: TryQuery) -> Value {
+        try_request::page(self, query).await
+    }
+
     async fn limited(&self) -> Value {
         limited::page(self).await
     }

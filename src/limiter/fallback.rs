@@ -59,6 +59,13 @@ impl LocalCounters {
         let outcome = self.store.apply_now(failed.key, &step).ok()?;
         Some(algorithm::report(&limit, &step, &outcome))
     }
+
+    fn preview(&self, failed: &FailedQuery<'_>, now: Micros) -> Decision {
+        let limit = share(failed.limit, self.instances);
+        let step = algorithm::plan_with_lease(&limit, failed.hits, failed.lease, now);
+        let outcome = step.apply(&mut self.store.get(failed.key));
+        algorithm::report(&limit, &step, &outcome)
+    }
 }
 
 /// One instance's share of `limit`, rounded up so that it is not 0. All instances together may
@@ -83,6 +90,29 @@ pub(super) fn decide(
         (OnError::Local, Some(local)) => local.decide(&failed, now),
         _ => None,
     };
+    concluded(on_error, decision, failed)
+}
+
+/// What [`decide`] would return. Takes nothing from the local counters.
+pub(super) fn preview(
+    on_error: OnError,
+    local: Option<&LocalCounters>,
+    failed: FailedQuery<'_>,
+    now: Micros,
+) -> DecisionReason {
+    let decision = match (on_error, local) {
+        (OnError::Local, Some(local)) => Some(local.preview(&failed, now)),
+        _ => None,
+    };
+    concluded(on_error, decision, failed)
+}
+
+/// The reason with the `decision` of the local counter, if it made one.
+fn concluded(
+    on_error: OnError,
+    decision: Option<Decision>,
+    failed: FailedQuery<'_>,
+) -> DecisionReason {
     let allowed = match (on_error, decision) {
         _ if failed.hits <= 0 => true,
         (OnError::Allow, _) => true,

@@ -17,6 +17,7 @@ const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 /// The files with the routes of the two listeners.
 const ROUTERS: [&str; 11] = [
 const ROUTERS: [&str; 9] = [
+const ROUTERS: [&str; 10] = [
     "routes.rs",
     "admin.rs",
     "admin/activity.rs",
@@ -29,6 +30,7 @@ const ROUTERS: [&str; 9] = [
     "admin/limited.rs",
     "admin/plans.rs",
     "admin/quotas.rs",
+    "admin/try_request.rs",
     "admin/usage.rs",
 ];
 
@@ -214,6 +216,10 @@ fn requests() -> Vec<(&'static str, &'static str, String)> {
         ("post", "/explain", explain("job=x,lease=a")),
         ("post", "/explain", elsewhere),
         ("post", "/explain", "nonsense".to_owned()),
+        ("post", "/try", explain("user=x")),
+        ("post", "/try", explain("k=x")),
+        ("post", "/try", "nonsense".to_owned()),
+        ("post", "/try", large.clone()),
         ("post", "/explain", large.clone()),
         ("get", COUNTER, String::new()),
         ("get", none, String::new()),

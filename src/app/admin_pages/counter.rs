@@ -85,7 +85,7 @@ struct Place<'a> {
 }
 
 #[derive(Serialize)]
-struct ShownTier {
+pub(super) struct ShownTier {
     used: u64,
     requests: u64,
     remaining: u64,
@@ -226,7 +226,7 @@ pub(super) fn key_name(limiter: &Limiter, key: &CounterKey) -> String {
     }
 }
 
-fn tier(counter: &Counter<'_>, decision: &Decision, now: Micros) -> ShownTier {
+pub(super) fn tier(counter: &Counter<'_>, decision: &Decision, now: Micros) -> ShownTier {
     let tier = counter.limit.tiers.get(decision.tier);
     let (window, calendar) = match tier.and_then(|tier| tier.calendar) {
         Some(calendar) => {

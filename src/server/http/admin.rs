@@ -28,6 +28,7 @@ mod page;
 mod plans;
 mod quotas;
 mod token;
+mod try_request;
 mod usage;
 
 pub(in crate::server) use access::AdminAccess;
@@ -35,6 +36,7 @@ pub use activity::{ActivityOrder, ActivityQuery};
 pub use live::LiveFeed;
 pub use plans::{PlansRefusal, PlansRequest};
 pub use token::Token;
+pub use try_request::TryQuery;
 
 /// The content of the admin port. Each request calls one method.
 pub trait AdminApi: Send + Sync + 'static {
@@ -56,6 +58,8 @@ pub trait AdminApi: Send + Sync + 'static {
     fn live(&self) -> Option<Arc<LiveFeed>>;
     /// `/limited`: the counters denied most in the last minute, with their state. Changes none.
     fn limited(&self) -> impl Future<Output = serde_json::Value> + Send;
+    /// `/try`: what a request would be answered now. Takes nothing.
+    fn try_request(&self, query: TryQuery) -> impl Future<Output = serde_json::Value> + Send;
     /// `/quotas`: at most `limit` of the limits that the quota service divides, most demand first.
     fn quotas(&self, limit: usize) -> serde_json::Value;
     /// `/plans`: the health of the source of plans, and at most `limit` plans.
@@ -156,6 +160,7 @@ const INDEX: &str = "\
 /top       the counters denied most in the last minute (JSON)
 /limited   these counters with their state, and their descriptors where permitted (JSON)
 /explain   POST {domain, descriptor}: which rule matches, and why (JSON)
+/try       POST {domain, descriptor, hits}: what a request would be answered; nothing is taken (JSON)
 /counters  ?domain=D&descriptor=k=v,k=v: GET the counter, DELETE it (JSON)
 /plans     ?limit=N: the plans, and the health of their source (JSON)
 /plans/{plan}                PUT {limit: number} sets a plan, DELETE deletes it (JSON)
@@ -186,6 +191,7 @@ pub(in crate::server) fn router<A: AdminApi>(
         .merge(counters::router(api.clone(), bounds))
         .merge(plans::router(api.clone(), pages.clone()))
         .merge(quotas::router(api.clone(), pages.clone()))
+        .merge(try_request::router(api.clone(), pages.clone(), bounds))
         .merge(limited::router(api.clone(), pages.clone()))
         .merge(changes::router(api.clone(), pages.clone()))
         .merge(log::router(api.clone(), pages.clone()))

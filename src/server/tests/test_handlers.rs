@@ -163,6 +163,10 @@ impl AdminApi for FixedPages {
 
     fn activity(&self, query: ActivityQuery) -> serde_json::Value {
         serde_json::json!({"rules": [], "limit": query.limit})
+    async fn try_request(&self, query: crate::server::TryQuery) -> serde_json::Value {
+        serde_json::json!({"domain": query.domain})
+    }
+
     async fn limited(&self) -> serde_json::Value {
         serde_json::json!({"counters": []})
     }

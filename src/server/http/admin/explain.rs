@@ -36,13 +36,13 @@ struct ExplainRequest {
 /// A descriptor, either as text or in the form of a request to `/json`.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Written {
+pub(super) enum Written {
     Text(String),
     Entries { entries: Vec<WrittenEntry> },
 }
 
 #[derive(Deserialize)]
-struct WrittenEntry {
+pub(super) struct WrittenEntry {
     key: String,
     #[serde(default)]
     value: String,
@@ -127,6 +127,13 @@ fn read(body: &[u8], bounds: &RequestBounds) -> Result<(String, Vec<Question>), 
     let bounded: Vec<ParsedDescriptor> = questions.iter().map(Question::bounded).collect();
     validate(&request.domain, &bounded, bounds).map_err(|error| error.to_string())?;
     Ok((request.domain, questions))
+}
+
+impl Written {
+    /// The descriptor.
+    pub(super) fn descriptor(self) -> Result<ParsedDescriptor, String> {
+        Question::from(self).descriptor
+    }
 }
 
 impl From<Written> for Question {
