@@ -18,6 +18,7 @@ mod large_limits;
 mod leases;
 mod planned;
 mod simulation;
+mod try_request;
 mod usage;
 mod waiting;
 mod what_if;
