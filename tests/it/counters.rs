@@ -163,6 +163,38 @@ descriptors:
     });
 }
 
+/// A trial takes nothing, explains the descriptor, and also decides by another limit.
+#[test]
+fn a_tried_request_takes_nothing() {
+    within_an_hour(|| {
+        let weir = Weir::start(RULES);
+        let client = weir.client();
+        let attempt = |body: Value| {
+            let answer = post(weir.admin, "/try", &body.to_string());
+            assert_eq!(answer.status, 200, "{}", answer.body);
+            answer.json()
+        };
+        let ann = |hits: u64| json!({ "domain": "d", "descriptor": "user=ann", "hits": hits });
+        for _ in 0..5 {
+            let tried = attempt(ann(3));
+            assert_eq!(tried["code"], "OK");
+            let one = &tried["descriptors"][0];
+            assert_eq!((&one["remaining"], &one["reason"]), (&json!(0), &json!("counted")));
+            assert_eq!(one["tiers"][0]["used"], 0, "{one}");
+            assert_eq!(one["explain"]["outcome"]["kind"], "rule");
+        }
+        take(&client, &[("user", "ann")]);
+        let raised = json!({
+            "domain": "d", "descriptor": "user=ann", "hits": 3, "limit": { "requests": 4 },
+        });
+        let tried = attempt(raised);
+        assert_eq!(tried["code"], "OVER_LIMIT", "{tried}");
+        let with_limit = &tried["descriptors"][0]["with_limit"];
+        assert_eq!((&with_limit["code"], &with_limit["remaining"]), (&json!("OK"), &json!(0)));
+        assert_eq!(get(weir.admin, ANN).json()["tiers"][0]["used"], 1);
+    });
+}
+
 fn on_all_addresses(setup: Setup) -> Setup {
     setup.without_flag("--admin-listen").env("WEIR__ADMIN__LISTEN", "0.0.0.0:0")
 }

@@ -36,6 +36,7 @@ mod soak;
 mod synced;
 mod traces;
 mod transition_log;
+mod try_request;
 mod unavailable;
 mod usage;
 mod what_if;
