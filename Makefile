@@ -17,6 +17,7 @@ NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
 .PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings bench-plans
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay modes helm-test helm-docs docs docs-settings bench-plans chromium test-ui
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -67,6 +68,21 @@ target/grpc-clients/go/client: examples/clients/client.go
 target/grpc-clients/node/node_modules:
 	@mkdir -p $(@D)
 	npm install --ignore-scripts --no-audit --no-fund --silent --prefix $(@D) $(NODE_PACKAGES)
+
+# The live page in Chromium, with a debug build or the binary WEIR. The packages are those of
+# tests/ui/package-lock.json. No script of a package runs at the installation.
+test-ui: redis chromium target/ui/node_modules ## the live page in Chromium
+	$(if $(WEIR),,$(CARGO) build --locked --bin weir)
+	WEIR=$(abspath $(or $(WEIR),target/debug/weir)) node --test --test-concurrency=1 tests/ui/*.test.js
+
+target/ui/node_modules: tests/ui/package.json tests/ui/package-lock.json
+	@mkdir -p $(@D) && cp $^ $(@D)
+	npm ci --ignore-scripts --no-audit --no-fund --silent --prefix $(@D)
+	@touch $@
+
+# Installs Chromium with the system's package manager if it is missing. CHROMIUM is the path of another one.
+chromium:
+	@test -n "$$CHROMIUM" || command -v chromium chromium-browser google-chrome >/dev/null || sh tests/support/install.sh chromium chromium chromium chromium chromium
 
 # The locks and atomics of the memory store under a scheduler that tries interleavings. The feature
 # compiles weir a second time.
