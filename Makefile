@@ -82,7 +82,9 @@ target/ui/node_modules: tests/ui/package.json tests/ui/package-lock.json
 
 # Installs Chromium with the system's package manager if it is missing. CHROMIUM is the path of another one.
 chromium:
-	@test -n "$$CHROMIUM" || command -v chromium chromium-browser google-chrome >/dev/null || sh tests/support/install.sh chromium chromium chromium chromium chromium
+	@test -n "$$CHROMIUM" || for name in chromium chromium-browser google-chrome; do \
+		command -v $$name >/dev/null && exit 0; \
+	done || sh tests/support/install.sh chromium chromium chromium chromium chromium
 
 # The locks and atomics of the memory store under a scheduler that tries interleavings. The feature
 # compiles weir a second time.
