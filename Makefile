@@ -18,6 +18,7 @@ FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup se
 
 .PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings bench-plans
 .PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay modes helm-test helm-docs docs docs-settings bench-plans chromium test-ui
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay modes helm-test helm-docs docs docs-settings bench-plans chromium test-ui screenshots bench-ui
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -74,6 +75,16 @@ target/grpc-clients/node/node_modules:
 test-ui: redis chromium target/ui/node_modules ## the live page in Chromium
 	$(if $(WEIR),,$(CARGO) build --locked --bin weir)
 	WEIR=$(abspath $(or $(WEIR),target/debug/weir)) node --test --test-concurrency=1 tests/ui/*.test.js
+
+# docs/live-page/{light,dark,phone}.png, from the files of ui/ and the fixed scene of tests/ui/scene.js.
+screenshots: chromium target/ui/node_modules ## the pictures of docs/live-page.md
+	node tests/ui/screenshots.js
+
+# The size of the live page, its time to the first view, and its cost for weir, with a release build or the
+# binary WEIR. Prints tables in Markdown. BENCH has options, for example '--seconds 10 --rounds 1'.
+bench-ui: chromium target/ui/node_modules ## the cost of the live page
+	$(if $(WEIR),,$(CARGO) build --locked --release --bin weir)
+	WEIR=$(abspath $(or $(WEIR),target/release/weir)) node tests/ui/bench.js $(BENCH)
 
 target/ui/node_modules: tests/ui/package.json tests/ui/package-lock.json
 	@mkdir -p $(@D) && cp $^ $(@D)
