@@ -84,16 +84,15 @@ async function loads(weir) {
   const browser = await launch();
   const results = [];
   for (let load = 0; load < LOADS; load++) {
-    const live = await LivePage.open(browser, "about:blank");
-    await live.page.addInitScript(() => {
+    const script = () => {
       const watch = new MutationObserver(() => {
         if (!document.querySelector("#view-health[data-state=ready]")) return;
         globalThis.firstView = performance.now();
         watch.disconnect();
       });
       watch.observe(document, { subtree: true, childList: true, attributes: true });
-    });
-    await live.page.goto(`${weir.origin}/`);
+    };
+    const live = await LivePage.open(browser, weir.origin, { script });
     await live.state("health", "ready");
     results.push(await live.page.evaluate(() => {
       const files = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]

@@ -25,12 +25,14 @@ export function launch() {
 
 export class LivePage {
   // Opens the page of `origin` in a new context, so without a token of another test.
-  static async open(browser, origin, { hash = "", ...options } = {}) {
+  // `script` runs in the page before its own scripts.
+  static async open(browser, origin, { script, ...options } = {}) {
     const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
     context.setDefaultTimeout(TIMEOUT);
     const page = await context.newPage();
     const live = new LivePage(page, origin);
-    await page.goto(`${origin}/${hash}`);
+    if (script) await page.addInitScript(script);
+    await page.goto(`${origin}/`);
     return live;
   }
 
