@@ -130,7 +130,8 @@ try {
     `| bytes transferred, with headers | ${shown[0].bytes} |`,
     `| ms to the first view, median of ${LOADS} cold loads | ${median(shown.map(({ ms }) => ms)).toFixed(0)} |`, "");
 
-  print(`| viewers, at ${RATE} calls/s | CPU of weir, % of a core | bytes per viewer and second |`, "| --- | --- | --- |");
+  print(`| viewers, at ${RATE} calls/s | CPU of weir, % of a core | bytes per viewer and second |`);
+  print("| --- | --- | --- |");
   for (const number of [0, VIEWERS]) {
     await withViewers(weir, number, async (viewers) => {
       const before = cpuSeconds(weir);
