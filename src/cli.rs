@@ -131,6 +131,13 @@ pub(crate) struct ExplainArgs {
         conflicts_with_all =
             ["rules", "config", "merge_domains", "allow_unknown_fields", "overlays", "xds"])]
     pub(crate) addr: Option<String>,
+    /// File whose first line is the token of the admin listener, which shows the states of counters
+    /// [default: no token]
+    #[arg(long, value_name = "FILE", requires = "addr")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Print one JSON object with all explanations.
+    #[arg(long)]
+    pub(crate) json: bool,
     /// Namespace of the rules.
     #[arg(long)]
     pub(crate) domain: String,

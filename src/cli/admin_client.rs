@@ -2,24 +2,24 @@
 //!
 //! It speaks HTTP/1.0, so a response has no chunks and ends with the connection.
 
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use http::HeaderValue;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bounded_file;
+use crate::escape::excerpt;
 
-/// Longest wait for a connection, and for each part of a response.
-const TIMEOUT: Duration = Duration::from_secs(5);
+mod exchange;
+mod wrong_port;
 
-/// Largest response in bytes.
-const RESPONSE_BYTES_MAX: u64 = 16 << 20;
+use exchange::exchange;
+
+/// Most characters of an error response that is no JSON.
+const ERROR_CHARS_MAX: usize = 300;
 
 /// All ASCII characters except the unreserved ones of RFC 3986, section 2.3.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -37,6 +37,25 @@ pub(crate) struct AdminArgs {
 }
 
 impl AdminArgs {
+    /// The port at `addr`, with the token in `token_file`.
+    pub(super) fn new(addr: String, token_file: Option<PathBuf>) -> AdminArgs {
+        AdminArgs { addr, token_file }
+    }
+
+    /// Whether requests have a token.
+    pub(super) fn has_token(&self) -> bool {
+        self.token_file.is_some()
+    }
+
+    /// `GET path` with the token.
+    ///
+    /// # Errors
+    ///
+    /// See [`AdminArgs::send`].
+    pub(super) fn get(&self, path: &str) -> anyhow::Result<AdminResponse> {
+        self.send("GET", path, &[], None)
+    }
+
     /// Sends a request with the token, with `headers`, and with `body` if there is one.
     ///
     /// # Errors
@@ -73,8 +92,30 @@ pub(super) struct AdminResponse {
     pub(super) body: Value,
 }
 
+impl AdminResponse {
+    /// Why the service refused the request, what to do about the token, and the status.
+    pub(super) fn reason(&self) -> String {
+        let AdminResponse { status, body } = self;
+        let reason = body["error"].as_str().unwrap_or("no reason");
+        let token = match status {
+            403 if reason.starts_with("no authorization") => {
+                "; name the file that has the token with --token-file"
+            }
+            403 if reason.starts_with("the token is wrong") => {
+                "; the file of --token-file has another one"
+            }
+            _ => "",
+        };
+        format!("{reason}{token} (HTTP status {status})")
+    }
+}
+
 /// `text` as `host:port`, without `http://`.
 pub(super) fn admin_address(text: &str) -> Result<String, String> {
+    if let Some(rest) = text.strip_prefix("https://") {
+        let rest = rest.trim_end_matches('/');
+        return Err(format!("the admin port has no TLS; write http://{rest}"));
+    }
     let bare = text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/');
     match bare.parse::<http::uri::Authority>() {
         Ok(address) if address.port_u16().is_some() && !address.host().is_empty() => {
@@ -84,16 +125,6 @@ pub(super) fn admin_address(text: &str) -> Result<String, String> {
     }
 }
 
-/// `GET path`.
-pub(super) fn get(address: &str, path: &str) -> anyhow::Result<AdminResponse> {
-    send(address, "GET", path, &[], "")
-}
-
-/// `POST path`.
-pub(super) fn post(address: &str, path: &str, body: &Value) -> anyhow::Result<AdminResponse> {
-    send(address, "POST", path, &[], &body.to_string())
-}
-
 fn send(
     address: &str,
     method: &str,
@@ -101,8 +132,7 @@ fn send(
     headers: &[(&str, &str)],
     body: &str,
 ) -> anyhow::Result<AdminResponse> {
-    let failed =
-        || format!("no admin port answers at {address}; name that of `weir serve` (admin.listen)");
+    let failed = |advice: String| anyhow!("no admin port answers at {address}: {advice}");
     let length = body.len();
     let mut head = format!(
         "{method} {path} HTTP/1.0\r\nhost: {address}\r\ncontent-type: application/json\r\n\
@@ -112,39 +142,28 @@ fn send(
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     let request = format!("{head}\r\n{body}");
-    let response = exchange(address, request.as_bytes()).with_context(failed)?;
-    parse(&response).with_context(failed)
-}
-
-/// The bytes of the response.
-fn exchange(address: &str, request: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut last = std::io::Error::other("the name has no address");
-    let mut connected = None;
-    for one in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&one, TIMEOUT) {
-            Ok(stream) => {
-                connected = Some(stream);
-                break;
-            }
-            Err(error) => last = error,
+    let received = exchange(address, request.as_bytes())
+        .map_err(|error| failed(wrong_port::advice(&error)))?;
+    let (status, body) = parse(&received).ok_or_else(|| failed(wrong_port::not_http(&received)))?;
+    let is_error = status >= 400;
+    match serde_json::from_slice(body) {
+        Ok(body) => Ok(AdminResponse { status, body }),
+        // A busy listener refuses in plain text.
+        Err(_) if is_error && !body.is_empty() => {
+            let text = String::from_utf8_lossy(body);
+            let error = excerpt(text.trim(), ERROR_CHARS_MAX);
+            Ok(AdminResponse { status, body: json!({ "error": error }) })
         }
+        Err(_) => Err(failed(wrong_port::not_json(address, path, status))),
     }
-    let Some(mut stream) = connected else { return Err(last) };
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    stream.write_all(request)?;
-    let mut response = Vec::new();
-    stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut response)?;
-    Ok(response)
 }
 
-/// `None` if this is no HTTP response with JSON.
-fn parse(response: &[u8]) -> Option<AdminResponse> {
-    let head_end = response.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let head = std::str::from_utf8(&response[..head_end]).ok()?;
+/// The status and the body of a response; `None` if this is no response of HTTP/1.
+fn parse(received: &[u8]) -> Option<(u16, &[u8])> {
+    let head_end = received.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = std::str::from_utf8(&received[..head_end]).ok()?;
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;
-    let body = serde_json::from_slice(&response[head_end + 4..]).ok()?;
-    Some(AdminResponse { status, body })
+    Some((status, &received[head_end + 4..]))
 }
 
 /// `text` as a value in the query of a URL, or as one segment of its path.
@@ -161,9 +180,11 @@ mod tests {
         for text in ["http://127.0.0.1:6070", "http://127.0.0.1:6070/", "127.0.0.1:6070"] {
             assert_eq!(admin_address(text).as_deref(), Ok("127.0.0.1:6070"));
         }
-        for text in ["", "127.0.0.1", "https://h:1", "http://:1"] {
+        for text in ["", "127.0.0.1", "http://:1"] {
             assert!(admin_address(text).is_err(), "{text}");
         }
+        let tls = admin_address("https://h:1/").expect_err("the port has no TLS");
+        assert!(tls.ends_with("has no TLS; write http://h:1"), "{tls}");
     }
 
     #[test]
@@ -180,13 +201,26 @@ mod tests {
     }
 
     #[test]
-    fn only_json_over_http_is_a_response() {
+    fn the_status_and_the_body_are_found() {
         let response = parse(b"HTTP/1.0 403 Forbidden\r\na: b\r\n\r\n{\"error\": \"x\"}");
-        let response = response.expect("a response");
-        assert_eq!((response.status, &response.body["error"]), (403, &Value::from("x")));
-        for other in [&b"HTTP/1.1 200 OK\r\n\r\nOK"[..], b"\0\0\x12\x04", b"HTTP/1.1 200 OK\r\n"] {
+        assert_eq!(response, Some((403, &b"{\"error\": \"x\"}"[..])));
+        for other in [&b""[..], b"\0\0\x12\x04", b"HTTP/1.1 200 OK\r\n"] {
             assert!(parse(other).is_none());
         }
         assert_eq!(query_value("path=/a b,k=\u{fc}"), "path%3D%2Fa%20b%2Ck%3D%C3%BC");
+    }
+
+    /// The reasons are those of `src/server/http/admin/access.rs` and `token.rs`.
+    #[test]
+    fn a_refused_token_says_what_to_do() {
+        for (status, error, fix) in [
+            (403, "no authorization; send", "with --token-file (HTTP status 403)"),
+            (403, "the token is wrong; send", "has another one (HTTP status 403)"),
+            (403, "admin.listen is not", "is not (HTTP status 403)"),
+            (404, "no rule", "no rule (HTTP status 404)"),
+        ] {
+            let reason = AdminResponse { status, body: json!({ "error": error }) }.reason();
+            assert!(reason.ends_with(fix), "{reason}");
+        }
     }
 }

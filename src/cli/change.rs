@@ -209,19 +209,18 @@ fn with_body(
     response: anyhow::Result<AdminResponse>,
     show: impl FnOnce(&Value) -> anyhow::Result<()>,
 ) -> anyhow::Result<u8> {
-    let AdminResponse { status, body } = match response {
+    let response: AdminResponse = match response {
         Ok(response) => response,
         Err(error) => {
             say_error(&error);
             return Ok(exit::UNAVAILABLE);
         }
     };
-    if status == 200 {
-        return show(&body).map(|()| 0);
+    if response.status == 200 {
+        return show(&response.body).map(|()| 0);
     }
-    let reason = body["error"].as_str().unwrap_or("no reason");
-    let error = anyhow::anyhow!("{} (HTTP status {status})", one_line(reason));
-    if status == UNAVAILABLE {
+    let error = anyhow::Error::msg(one_line(&response.reason()).into_owned());
+    if response.status == UNAVAILABLE {
         say_error(&error);
         return Ok(exit::UNAVAILABLE);
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::admin_client::{self, query_value};
+use super::admin_client::{AdminArgs, query_value};
 use super::bucket_id::{self, BucketId};
 use super::rule_source::RuleSource;
 use super::{ExplainArgs, exit, say_error};
@@ -15,7 +15,8 @@ use crate::settings::RlqsSettings;
 /// explanation then gives the reason.
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     if let Some(address) = &args.addr {
-        return running(address, args);
+        let admin = AdminArgs::new(address.clone(), args.token_file.clone());
+        return running(&admin, args);
     }
     let source = RuleSource::new(args.config.as_deref(), &args.rules, &args.rule_options)?;
     let Some(source) = source else { return Ok(exit::BAD_CONFIG) };
@@ -23,66 +24,107 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let rlqs = source.settings.map_or_else(RlqsSettings::default, |settings| settings.rlqs);
     let buckets = BucketId::read_all(&args.buckets)?;
     let mut out = io::stdout().lock();
+    let mut all = Vec::new();
     for text in &args.descriptors {
         let explanation = rules.explain_text(&args.domain, text).map_err(anyhow::Error::msg)?;
-        writeln!(out, "{explanation}")?;
+        match args.json {
+            true => all.push(json!(explanation)),
+            false => writeln!(out, "{explanation}")?,
+        }
     }
     for bucket in &buckets {
         let descriptor = bucket.descriptor(&rlqs.key_order);
-        write_bucket(&mut out, &bucket_id::written(&descriptor))?;
-        writeln!(out, "{}", rules.explain(&args.domain, &descriptor.entries()))?;
+        let explanation = rules.explain(&args.domain, &descriptor.entries());
+        let written = bucket_id::written(&descriptor);
+        if args.json {
+            let mut shown = json!(explanation);
+            shown["bucket_descriptor"] = json!(written);
+            all.push(shown);
+        } else {
+            write_bucket(&mut out, &written)?;
+            writeln!(out, "{explanation}")?;
+        }
+    }
+    if args.json {
+        writeln!(out, "{}", json!({ "explanations": all }))?;
     }
     Ok(0)
 }
 
 /// Prints what the service with this admin address says, and the states of the counters. Returns 69 if
 /// it does not answer.
-fn running(address: &str, args: &ExplainArgs) -> anyhow::Result<u8> {
+fn running(admin: &AdminArgs, args: &ExplainArgs) -> anyhow::Result<u8> {
     let unavailable = |error| {
         say_error(&error);
         Ok(exit::UNAVAILABLE)
     };
     let buckets = BucketId::read_all(&args.buckets)?;
-    let key_order = match key_order(address, &buckets) {
+    let key_order = match key_order(admin, &buckets) {
         Ok(key_order) => key_order,
         Err(error) => return unavailable(error),
     };
     let of_buckets = buckets.iter().map(|one| bucket_id::written(&one.descriptor(&key_order)));
     let of_buckets: Vec<String> = of_buckets.collect();
-    let mut out = io::stdout().lock();
+    let (mut out, mut all) = (io::stdout().lock(), Vec::new());
     for (index, text) in args.descriptors.iter().chain(&of_buckets).enumerate() {
         let question = json!({ "domain": args.domain, "descriptor": text });
-        let answer = match admin_client::post(address, "/explain", &question) {
+        let answer = match admin.send("POST", "/explain", &[], Some(&question)) {
             Ok(answer) => answer,
             Err(error) => return unavailable(error),
         };
-        if index >= args.descriptors.len() {
+        let is_bucket = index >= args.descriptors.len();
+        let mut explanation = answer.body["explanations"][0].clone();
+        let Some(shown) = explanation["text"].as_str().map(str::to_owned) else {
+            anyhow::bail!("{}", answer.reason());
+        };
+        let hash = explanation["counter"].as_str().map(str::to_owned);
+        let state = match &hash {
+            Some(_) => match state(admin, &args.domain, text) {
+                Ok(state) => state,
+                Err(error) => return unavailable(error),
+            },
+            None => Value::Null,
+        };
+        if args.json {
+            if is_bucket {
+                explanation["bucket_descriptor"] = json!(text);
+            }
+            explanation["state"] = state;
+            all.push(explanation);
+            continue;
+        }
+        if is_bucket {
             write_bucket(&mut out, text)?;
         }
-        let explanation = &answer.body["explanations"][0];
-        let Some(shown) = explanation["text"].as_str() else {
-            let reason = answer.body["error"].as_str().unwrap_or("no explanation");
-            anyhow::bail!("{reason} (HTTP status {})", answer.status);
-        };
         write!(out, "{shown}")?;
-        if let Some(hash) = explanation["counter"].as_str() {
-            writeln!(out, "hash    {hash}, as at /top")?;
-            let (domain, text) = (query_value(&args.domain), query_value(text));
-            let path = format!("/counters?domain={domain}&descriptor={text}");
-            let state = admin_client::get(address, &path)?;
-            write_state(&mut out, &state.body)?;
+        if let Some(hash) = hash {
+            writeln!(out, "hash    {}, as at /top", one_line(&hash))?;
+            write_state(&mut out, &state)?;
         }
         writeln!(out)?;
+    }
+    if args.json {
+        writeln!(out, "{}", json!({ "explanations": all }))?;
     }
     Ok(0)
 }
 
+/// The response of `/counters`: the state, or `error` with the reason why it is not shown.
+fn state(admin: &AdminArgs, domain: &str, descriptor: &str) -> anyhow::Result<Value> {
+    let (domain, descriptor) = (query_value(domain), query_value(descriptor));
+    let answer = admin.get(&format!("/counters?domain={domain}&descriptor={descriptor}"))?;
+    Ok(match answer.status {
+        200 => answer.body,
+        _ => json!({ "error": answer.reason() }),
+    })
+}
+
 /// The `rlqs.key_order` of the service with this admin address. Asked for only if there are buckets.
-fn key_order(address: &str, buckets: &[BucketId]) -> anyhow::Result<Vec<String>> {
+fn key_order(admin: &AdminArgs, buckets: &[BucketId]) -> anyhow::Result<Vec<String>> {
     if buckets.is_empty() {
         return Ok(Vec::new());
     }
-    let settings = admin_client::get(address, "/settings")?.body;
+    let settings = admin.get("/settings")?.body;
     let key_order = settings["rlqs"]["key_order"].as_str().unwrap_or_default();
     Ok(key_order.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect())
 }
@@ -95,7 +137,7 @@ fn write_bucket(out: &mut impl Write, descriptor: &str) -> io::Result<()> {
 /// Prints the state of a counter, or the reason why the service does not show it.
 fn write_state(out: &mut impl Write, counter: &Value) -> io::Result<()> {
     if let Some(error) = counter["error"].as_str() {
-        return writeln!(out, "state   not shown: {error}");
+        return writeln!(out, "state   not shown: {}", one_line(error));
     }
     write_tiers(out, counter)?;
     match counter.get("what_if") {

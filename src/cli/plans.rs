@@ -90,17 +90,17 @@ pub(super) fn run(args: &PlansArgs) -> anyhow::Result<u8> {
             (admin, "DELETE", customer_path(customer), None)
         }
     };
-    let AdminResponse { status, body } = match admin.send(method, &path, &[], body.as_ref()) {
+    let response = match admin.send(method, &path, &[], body.as_ref()) {
         Ok(response) => response,
         Err(error) => {
             say_error(&error);
             return Ok(exit::UNAVAILABLE);
         }
     };
-    if status != 200 {
-        let reason = body["error"].as_str().unwrap_or("no reason");
-        anyhow::bail!("{reason} (HTTP status {status})");
+    if response.status != 200 {
+        anyhow::bail!("{}", response.reason());
     }
+    let AdminResponse { body, .. } = response;
     let text = match &args.command {
         PlansCommand::List { json: true, .. } => format!("{body}\n"),
         PlansCommand::List { .. } => listed(&body),

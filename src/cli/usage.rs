@@ -177,8 +177,7 @@ impl<'a> UsagePages<'a> {
             tries += 1;
         };
         if answer.status != 200 {
-            let reason = answer.body["error"].as_str().unwrap_or("no reason");
-            let reason = format!("{reason} (HTTP status {})", answer.status);
+            let reason = answer.reason();
             return Err(match answer.status {
                 503 => Failure::Unavailable(anyhow::Error::msg(reason)),
                 _ => Failure::Refused(reason),

@@ -126,6 +126,31 @@ fn weir_explain_asks_a_running_service() {
     assert!(nowhere.stderr.contains("no admin port answers at 127.0.0.1:1"), "{nowhere:?}");
 }
 
+/// `--json` prints one object; a wrong port and a missing token say what to do.
+#[test]
+fn explain_prints_json_and_friendly_errors() {
+    let weir = Weir::setup().rules("d.yaml", RULES).env("WEIR__ADMIN__TOKEN", "s3cret").start();
+    let address = format!("http://{}", weir.admin);
+    let open = explain_command(&["--addr", &address, "--json", "user=ann"]);
+    let shown: Value = serde_json::from_str(&open.stdout).expect("one object");
+    let error = shown["explanations"][0]["state"]["error"].as_str().unwrap_or_default();
+    assert!(error.contains("with --token-file (HTTP status 403)"), "{shown}");
+    let token = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(token.path(), "s3cret\n").expect("it can be written");
+    let token = token.path().display().to_string();
+    let args = ["--addr", &address, "--token-file", &token, "--json", "user=ann"];
+    let shown: Value = serde_json::from_str(&explain_command(&args).stdout).expect("one object");
+    assert_eq!(shown["explanations"][0]["state"]["tiers"][0]["requests"], 1, "{shown}");
+    for (port, words) in [(weir.grpc, "name the admin port"), (weir.http, "name the admin port")] {
+        let wrong = explain_command(&["--addr", &format!("http://{port}"), "user=ann"]);
+        assert_eq!(wrong.code, Some(69), "{wrong:?}");
+        assert!(wrong.stderr.contains(words), "{wrong:?}");
+    }
+    let tls = explain_command(&["--addr", "https://127.0.0.1:6070", "user=ann"]);
+    assert_eq!(tls.code, Some(2), "{tls:?}");
+    assert!(tls.stderr.contains("write http://127.0.0.1:6070"), "{tls:?}");
+}
+
 /// The keys of a bucket id come in the order of `rlqs.key_order`, then in that of their bytes.
 #[test]
 fn explain_shows_the_descriptor_of_a_bucket() {
