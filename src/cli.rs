@@ -1,5 +1,5 @@
 //! The command line: `weir serve | check | explain | call | change | health | bench | plan | plans |
-//! replay | usage`.
+//! replay | usage | counters | status`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,6 +16,7 @@ mod call;
 mod change;
 mod check;
 mod client;
+mod counters;
 mod explain;
 mod health;
 mod plan;
@@ -23,6 +24,7 @@ mod plans;
 mod replay;
 mod rule_source;
 mod serve;
+mod status;
 mod usage;
 
 use crate::descriptor::ParsedDescriptor;
@@ -32,10 +34,12 @@ use admin_client::admin_address;
 use bench::BenchArgs;
 use change::ChangeArgs;
 use client::ServiceArgs;
+use counters::CountersArgs;
 use health::HealthArgs;
 use plan::PlanArgs;
 use plans::PlansArgs;
 use replay::ReplayArgs;
+use status::StatusArgs;
 use usage::UsageArgs;
 
 /// Exit codes other than 0, which means success.
@@ -85,6 +89,10 @@ enum Command {
     Plans(PlansArgs),
     /// List or export the counters of a rule with `usage: true`, of a running service.
     Usage(UsageArgs),
+    /// List the limited counters of a running service, show one, or empty it.
+    Counters(CountersArgs),
+    /// Show the health of a running service, problems first.
+    Status(StatusArgs),
 }
 
 #[derive(Debug, Args)]
@@ -214,6 +222,8 @@ impl Cli {
             Command::Replay(args) => replay::run(&args),
             Command::Plans(args) => plans::run(&args),
             Command::Usage(args) => usage::run(&args),
+            Command::Counters(args) => counters::run(&args),
+            Command::Status(args) => status::run(&args),
         };
         match code {
             Ok(code) => ExitCode::from(code),
