@@ -1,5 +1,5 @@
 //! The command line: `weir serve | check | explain | call | change | health | bench | plan | plans |
-//! replay | usage | counters | status`.
+//! replay | usage | counters | status | top`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -19,12 +19,14 @@ mod client;
 mod counters;
 mod explain;
 mod health;
+mod limited;
 mod plan;
 mod plans;
 mod replay;
 mod rule_source;
 mod serve;
 mod status;
+mod top;
 mod usage;
 
 use crate::descriptor::ParsedDescriptor;
@@ -40,6 +42,7 @@ use plan::PlanArgs;
 use plans::PlansArgs;
 use replay::ReplayArgs;
 use status::StatusArgs;
+use top::TopArgs;
 use usage::UsageArgs;
 
 /// Exit codes other than 0, which means success.
@@ -93,6 +96,8 @@ enum Command {
     Counters(CountersArgs),
     /// Show the health of a running service, problems first.
     Status(StatusArgs),
+    /// Show decisions, rules and limited counters of a running service, refreshed until `q`.
+    Top(TopArgs),
 }
 
 #[derive(Debug, Args)]
@@ -224,6 +229,7 @@ impl Cli {
             Command::Usage(args) => usage::run(&args),
             Command::Counters(args) => counters::run(&args),
             Command::Status(args) => status::run(&args),
+            Command::Top(args) => top::run(&args),
         };
         match code {
             Ok(code) => ExitCode::from(code),

@@ -25,7 +25,7 @@ const ERROR_CHARS_MAX: usize = 300;
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The admin port to call: flags of commands that need its token.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct AdminArgs {
     /// Address of the admin listener of a running service.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:6070",

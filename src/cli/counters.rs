@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::admin_client::{AdminArgs, query_value};
+use super::limited::limited;
 use super::{exit, say, say_error};
 use crate::escape::one_line;
 
@@ -33,7 +34,7 @@ pub(crate) struct CountersArgs {
 /// Prints the counters. Returns 1 if the question is not answered with yes, and 69 if the service or its
 /// store does not answer.
 pub(super) fn run(args: &CountersArgs) -> anyhow::Result<u8> {
-    let (method, path) = match (&args.domain, &args.descriptor) {
+    let answer = match (&args.domain, &args.descriptor) {
         (Some(domain), Some(descriptor)) => {
             if args.delete && !args.yes && !confirmed(domain, descriptor)? {
                 say(format_args!("weir: the counter is not emptied"));
@@ -41,13 +42,12 @@ pub(super) fn run(args: &CountersArgs) -> anyhow::Result<u8> {
             }
             let (domain, descriptor) = (query_value(domain), query_value(descriptor));
             let method = if args.delete { "DELETE" } else { "GET" };
-            (method, format!("/counters?domain={domain}&descriptor={descriptor}"))
+            let path = format!("/counters?domain={domain}&descriptor={descriptor}");
+            args.admin.send(method, &path, &[], None)
         }
-        // Without a token, the list has hashes instead of names.
-        _ if args.admin.has_token() => ("GET", "/limited".to_owned()),
-        _ => ("GET", "/top".to_owned()),
+        _ => limited(&args.admin),
     };
-    let response = match args.admin.send(method, &path, &[], None) {
+    let response = match answer {
         Ok(response) => response,
         Err(error) => {
             say_error(&error);
@@ -98,7 +98,8 @@ fn text(body: &Value, is_one: bool) -> String {
             Some(_) => word("descriptor"),
             None => word("counter"),
         };
-        let (domain, rule, hits) = (word("domain"), word("rule"), &counter["denied_hits"]);
+        let (domain, rule, hits) =
+            (word("domain"), word("rule"), counter["denied_hits"].to_string());
         text.push_str(&format!("{hits:>9} denied  {domain}  {rule}  {name}"));
         if let Some(until) = counter["denied_until"].as_str() {
             text.push_str(&format!("  until {}", one_line(until)));
@@ -138,4 +139,34 @@ fn one(body: &Value) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limited_counters_have_a_line_each() {
+        let named = json!({ "domain": "d", "rule": "r", "descriptor": "k=\u{1b}", "counter": "9f",
+            "denied_hits": 7, "denied_until": "T" });
+        let expected = "        7 denied  d  r  k=\\u{1b}  until T\n";
+        assert_eq!(text(&json!({ "counters": [named] }), false), expected);
+        let hashed = json!({ "domain": "d", "rule": "r", "counter": "9f", "denied_hits": 7 });
+        assert_eq!(text(&json!({ "top": [hashed] }), false), "        7 denied  d  r  9f\n");
+        let none = "no counter denied a hit in the last minute\n";
+        assert_eq!(text(&json!({ "counters": [] }), false), none);
+    }
+
+    #[test]
+    fn a_counter_has_a_line_per_tier() {
+        let tier = json!({ "used": 3, "requests": 3, "remaining": 0, "window_seconds": 60.0,
+            "reset_after_seconds": 1.5 });
+        let full = json!({ "domain": "d", "rule": "r", "tiers": [tier], "denied": true,
+            "denied_until": "T" });
+        let expected = "domain d, rule r\n\
+                        3 of 3 used per 60.0 s, 0 remaining, resets in 1.5 s\ndenied until T\n";
+        assert_eq!(text(&full, true), expected);
+        let deleted = json!({ "domain": "d", "rule": "r", "existed": true });
+        assert_eq!(text(&deleted, true), "domain d, rule r\nthe counter is empty now\n");
+    }
 }
