@@ -1,5 +1,6 @@
 //! The command line: `weir serve | check | explain | call | change | health | bench | plan | plans |
-//! replay | usage | counters | status | top`.
+//! replay | usage | counters | status | top |
+//! completions | man`.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -16,10 +17,12 @@ mod call;
 mod change;
 mod check;
 mod client;
+mod completions;
 mod counters;
 mod explain;
 mod health;
 mod limited;
+mod man;
 mod plan;
 mod plans;
 mod replay;
@@ -36,8 +39,10 @@ use admin_client::admin_address;
 use bench::BenchArgs;
 use change::ChangeArgs;
 use client::ServiceArgs;
+use completions::CompletionsArgs;
 use counters::CountersArgs;
 use health::HealthArgs;
+use man::ManArgs;
 use plan::PlanArgs;
 use plans::PlansArgs;
 use replay::ReplayArgs;
@@ -98,6 +103,10 @@ enum Command {
     Status(StatusArgs),
     /// Show decisions, rules and limited counters of a running service, refreshed until `q`.
     Top(TopArgs),
+    /// Print a script for a shell that completes commands and flags.
+    Completions(CompletionsArgs),
+    /// Write manual pages into a folder.
+    Man(ManArgs),
 }
 
 #[derive(Debug, Args)]
@@ -230,6 +239,8 @@ impl Cli {
             Command::Counters(args) => counters::run(&args),
             Command::Status(args) => status::run(&args),
             Command::Top(args) => top::run(&args),
+            Command::Completions(args) => completions::run(&args),
+            Command::Man(args) => man::run(&args),
         };
         match code {
             Ok(code) => ExitCode::from(code),

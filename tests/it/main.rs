@@ -9,6 +9,7 @@ mod check_and_serve;
 mod cli;
 mod clients;
 mod compat;
+mod completions;
 mod connections;
 mod costs;
 mod counters;
