@@ -1,6 +1,5 @@
 //! The command line: `weir serve | check | explain | call | change | health | bench | plan | plans |
-//! replay | usage | counters | status | top |
-//! completions | man`.
+//! replay | usage | counters | status | top | completions | man`.
 
 use std::ffi::OsString;
 use std::fmt;
