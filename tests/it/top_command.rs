@@ -95,7 +95,7 @@ fn a_key_ends_top_and_restores_the_terminal() {
     for key in [b"q", b"\x03"] {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         unlockpt(&master).expect("it can be opened");
-        let name = ptsname(&master, Vec::new()).expect("it has a name");
+        let name = ptsname(&master, Vec::<u8>::new()).expect("it has a name");
         let path = name.to_str().expect("a path");
         let open = || File::options().read(true).write(true).open(path).expect("its other side");
         let (side, mut master) = (open(), File::from(master));
