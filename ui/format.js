@@ -19,7 +19,7 @@ export function cut(text, max = TEXT_MAX) {
   // A character has at most two units, so a long text is not split as a whole.
   const start = Array.from(whole.slice(0, 2 * max + 2));
   if (start.length <= max) return visible(whole);
-  return `${visible(start.slice(0, max).join(""))}\u2026 (${number(whole.length)} characters)`;
+  return `${visible(start.slice(0, max).join(""))}\u2026 (${number(Array.from(whole).length)} characters)`;
 }
 
 const WHOLE = new Intl.NumberFormat("en");

@@ -17,6 +17,7 @@ mod prose;
 mod pure;
 mod tree;
 mod type_names;
+mod ui_files;
 mod violations;
 
 use dependencies::ALLOWED_DEPENDENCIES;

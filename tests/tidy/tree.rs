@@ -12,7 +12,7 @@ pub(crate) struct Source {
 /// Folders with code.
 const CODE: &str = "src crates tests benches fuzz/fuzz_targets fuzz/src proto lua";
 /// Folders with text for people, in addition to their code.
-const PAGES: &str = "docs helm examples tests lua proto fuzz";
+const PAGES: &str = "docs helm examples tests lua proto fuzz ui";
 /// Single files with text for people. `README.md` is among the code, because a rule reads it.
 const SINGLE: &[&str] = &[
     "CONTRIBUTING.md",
@@ -26,6 +26,7 @@ const SINGLE: &[&str] = &[
 ];
 /// Ends of the names of pages.
 const PAGE_ENDS: &str = "md yaml yml py js table txt json sh tpl toml";
+const PAGE_ENDS: &str = "md yaml yml py js html css table txt json sh tpl toml";
 
 /// All Rust and Lua files, and the README.
 pub(crate) fn tree() -> Vec<Source> {
