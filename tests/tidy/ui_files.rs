@@ -47,8 +47,9 @@ const VOCABULARIES: &[&str] = &["http://www.w3.org/2000/svg"];
 
 /// Ids and attributes of the page that tests and documentation use.
 const IDS: &str = "token token-save theme counter-domain counter-descriptor counter-show \
-                   counter-delete counter-result try-domain try-descriptor try-hits try-limit \
-                   try-run try-result rules-order rules-filter limited-list quotas-list health-problems";
+                   counter-delete counter-result try-domain try-descriptor try-hits \
+                   try-limit try-run try-result rules-order rules-filter limited-list \
+                   quotas-list health-problems";
 
 /// The views, each with a link and a section.
 const VIEWS: &str = "health rules limited counter try quotas";
