@@ -20,7 +20,7 @@ use crate::store::{GuardedStore, MemoryStore, RedisStore};
 use crate::telemetry::{
     self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, TopDenied, Traces,
 };
-use crate::time::{Clock, Micros, SystemClock};
+use crate::time::{Clock, SystemClock};
 use crate::usage::UsageNames;
 use crate::xds::{self, RulesByXds, XdsError};
 

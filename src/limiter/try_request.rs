@@ -110,8 +110,8 @@ impl<S: SharedStore> Limiter<S> {
         });
         let decided: Vec<DecidedDescriptor<'_>> = concluded.collect();
         let statuses: Vec<Status> = decided.iter().map(DecidedDescriptor::status).collect();
-        let folded = fold::overall(self.config.quota_mode, &decided, &statuses);
-        let code = if self.config.shadow_mode { Code::Ok } else { folded };
+        let codes = decided.iter().map(|one| one.resolved).zip(statuses.iter().map(|it| it.code));
+        let (code, _) = fold::response_code(&self.config, codes);
         drop(decided);
         let is_divided = self.divided().is_some();
         let tried = pending.into_iter().zip(statuses).zip(others);
