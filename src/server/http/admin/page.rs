@@ -30,7 +30,27 @@ macro_rules! ui_files {
 }
 
 /// Every file of `ui/`. A test compares the list with the folder.
-const FILES: &[UiFile] = ui_files!["index.html", "app.js", "icon.svg", "style.css"];
+const FILES: &[UiFile] = ui_files![
+    "api.js",
+    "app.js",
+    "changes.js",
+    "chart.js",
+    "dom.js",
+    "format.js",
+    "icon.svg",
+    "index.html",
+    "live.js",
+    "rule_detail.js",
+    "sse.js",
+    "style.css",
+    "tiers.js",
+    "view_counter.js",
+    "view_health.js",
+    "view_limited.js",
+    "view_quotas.js",
+    "view_rules.js",
+    "view_try.js",
+];
 
 /// What a browser may load and run for the page: the files of this port, and nothing inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
