@@ -60,7 +60,9 @@ impl Reader {
         match args[0].as_str() {
             "serve" => return self.serve(&args),
             "call" | "bench" | "health" => self.redirect(&mut args),
-            "change" | "explain" | "usage" => self.redirect_to_admin(&mut args),
+            "change" | "counters" | "explain" | "status" | "top" | "usage" => {
+                self.redirect_to_admin(&mut args);
+            }
             _ => {}
         }
         if args[0] == "bench" {
@@ -89,10 +91,13 @@ impl Reader {
         }
     }
 
-    /// Replaces the admin address of the page, if the command has one.
-    fn redirect_to_admin(&self, args: &mut [String]) {
-        if let Some(at) = args.iter().position(|arg| arg == "--addr") {
-            args[at + 1] = format!("http://{}", self.weir.admin);
+    /// Replaces the admin address of the page, or the default. `explain` without one reads rule files.
+    fn redirect_to_admin(&self, args: &mut Vec<String>) {
+        let to = format!("http://{}", self.weir.admin);
+        match args.iter().position(|arg| arg == "--addr") {
+            Some(at) => args[at + 1] = to,
+            None if args[0] == "explain" => {}
+            None => args.extend(["--addr".to_owned(), to]),
         }
     }
 
