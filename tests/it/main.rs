@@ -18,6 +18,7 @@ mod decision_log;
 mod decisions_file;
 mod envoy;
 mod explain;
+mod five_steps;
 mod gzip;
 mod headers;
 mod hostile;
