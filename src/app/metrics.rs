@@ -90,6 +90,7 @@ impl AllMetrics {
         let RequestRecorder { decisions, requests, traces, records, log } = &*self.recorder;
         requests.expose(&mut page);
         decisions.expose(&active.metrics, &mut page);
+        telemetry::expose_limits(&active.rules, &active.metrics, &mut page);
         self.rules.expose(&mut page);
         if let Some(status) = &self.xds {
             xds::expose(status, self.clock.now(), &mut page);
