@@ -4,12 +4,13 @@ tests/redis/alerts.rs checks against a running weir that their metrics exist.
 """
 
 import json
+import re
 
 import promql_parser
 import pytest
 import yaml
 
-from chart import CHART, one
+from chart import CHART, ROOT, one
 
 RULES = CHART / "files" / "alerts.yaml"
 ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
@@ -25,6 +26,11 @@ def test_an_alert_has_valid_promql_and_annotations(alert):
     assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
     page, _, heading = alert["annotations"]["runbook_url"].partition("#")
     assert page == "https://github.com/weir-rs/weir/blob/main/docs/alerts.md" and heading == alert["alert"].lower()
+
+
+def test_every_alert_has_a_section_and_every_section_an_alert():
+    sections = re.findall(r"^## (\w+)\n\n(\w+): ", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
+    assert sorted(sections) == sorted((alert["alert"], alert["labels"]["severity"]) for alert in ALERTS)
 
 
 def test_alert_names_are_unique():
