@@ -19,6 +19,13 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 5 }
   - key: team
     rate_limit: { unit: hour, requests_per_unit: 5, mode: synced, sync_interval: 50ms }
+  - key: windows
+    rate_limit:
+      tiers:
+        - { requests: 20, window: 1s }
+        - { requests: 20, window: 1m }
+        - { requests: 20, window: 1h }
+        - { requests: 20, window: 1d }
 ";
 
 /// Labels that Prometheus adds to each sample.
@@ -131,8 +138,8 @@ fn alerts_and_dashboard_use_existing_metrics() {
     ready(&weir);
     let client = weir.client();
     let check = |user, hits| {
-        let both = ["user", "team"].map(|key| costing(hits, descriptor(&[(key, user)])));
-        client.check(request("d", both.into()));
+        let all = ["user", "team", "windows"].map(|key| costing(hits, descriptor(&[(key, user)])));
+        client.check(request("d", all.into()));
     };
     for hits in [1, 6, 6] {
         check("x", hits);
