@@ -100,10 +100,14 @@ proptest! {
         agree(&bench.rules, &bench.limiter, &requests);
     }
 
-    /// States of logs and slots are not read from a shared store: a peek has to suffice.
+    /// A peek has to suffice, because states are not read from a shared store. It does not show when a log
+    /// that has counted denied hits has room again, so there are no logs here.
     #[test]
-    fn a_tried_request_agrees_over_a_shared_store(requests in requests()) {
+    fn a_tried_request_agrees_over_a_shared_store(mut requests in requests()) {
         let (rules, limiter) = over_shared_store();
+        let log = KEYS.iter().position(|key| *key == "log").expect("a log");
+        requests.iter_mut().for_each(|parts| parts.retain(|(key, _)| *key != log));
+        requests.retain(|parts| !parts.is_empty());
         agree(&rules, &limiter, &requests);
     }
 }

@@ -109,7 +109,7 @@ fn numbers_that_do_not_fit_leave_the_rule_and_warn() {
         let warnings = plans.status().warnings;
         assert_eq!(warnings.len(), usize::from(!warning.is_empty()), "{what}: {warnings:?}");
         if let Some(found) = warnings.first() {
-            let start = "limit `calls` of plan `a` does not fit rule `key` of domain `d`, ";
+            let start = "limit `calls` of plan `a` does not fit rule `calls` of domain `d`, ";
             assert!(found.starts_with(start) && found.contains(warning), "{what}: {found}");
         }
     }
@@ -128,8 +128,8 @@ fn names_that_are_not_defined_cause_warnings() {
         [
             "2 customers have a plan that is not defined, such as `pro`; define it, or they get \
              the default of each rule",
-            "no plan has the limit `calls` of rule `key` of domain `d`; did you mean `call`?",
-            "the default plan `fre` of rule `key` of domain `d` is not defined; did you mean \
+            "no plan has the limit `calls` of rule `calls` of domain `d`; did you mean `call`?",
+            "the default plan `fre` of rule `calls` of domain `d` is not defined; did you mean \
              `free`?",
         ]
     );
