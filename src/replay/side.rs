@@ -98,7 +98,7 @@ impl<'r> ReplaySide<'r> {
     /// that matches a rule which replaces others.
     fn queue_call(&mut self, batch: &CallBatch, call: &BatchCall) -> bool {
         let ReplaySide { rules, limiter, queue, .. } = self;
-        batch.with_request(call, |request| limiter.queue_code(queue, *rules, request, call.at))
+        batch.with_request(call, |request| limiter.queue_code(queue, rules, request, call.at))
     }
 
     /// Decides the calls of the queue.
