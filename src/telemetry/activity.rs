@@ -16,9 +16,19 @@ use crate::time::Micros;
 #[cfg(test)]
 mod tests;
 
-/// The rules that have decided something since they were last read, with their index at that time.
+/// The rules that have decided something since they were last read.
 #[derive(Debug, Default)]
-pub(super) struct UsedRules(Mutex<Vec<(Arc<RuleSeries>, usize)>>);
+pub(super) struct UsedRules(Mutex<Vec<ListedRule>>);
+
+/// A rule before its first decision.
+#[derive(Debug)]
+struct ListedRule {
+    series: Arc<RuleSeries>,
+    /// Its index in the rules of `generation`.
+    index: usize,
+    /// The generation of the rules that decided.
+    generation: u32,
+}
 
 /// The activity of the rules of one process.
 #[derive(Debug)]
@@ -41,6 +51,8 @@ struct UsedRule {
     series: Arc<RuleSeries>,
     /// Its index in the active rules; `None` if it is not one of them.
     index: Option<usize>,
+    /// The generation of the rules that made its first decision.
+    generation: u32,
     /// Its decisions until the end of the last tick.
     decisions: u64,
     /// Whether no tick has ended since its first decision.
@@ -82,18 +94,31 @@ pub struct ActiveSeries<'a> {
     pub metrics: &'a RuleMetrics,
 }
 
+impl ActiveSeries<'_> {
+    /// The index of `rule` in these rules. `None` if it is not one of them, or if the table has the indices
+    /// of newer rules and this one has changed.
+    fn index_of(&self, rule: &UsedRule) -> Option<usize> {
+        rule.index.filter(|index| self.has(&rule.series, *index))
+    }
+
+    fn has(&self, series: &Arc<RuleSeries>, index: usize) -> bool {
+        self.metrics.get(index).is_some_and(|other| Arc::ptr_eq(other, series))
+    }
+}
+
 impl UsedRules {
     /// Adds a rule before its first decision. Threads may add a rule twice.
     #[cold]
-    pub(super) fn add(&self, series: &Arc<RuleSeries>, index: usize) {
-        self.lock().push((Arc::clone(series), index));
+    pub(super) fn add(&self, metrics: &RuleMetrics, series: &Arc<RuleSeries>, index: usize) {
+        let (series, generation) = (Arc::clone(series), metrics.generation());
+        self.lock().push(ListedRule { series, index, generation });
     }
 
-    fn take(&self) -> Vec<(Arc<RuleSeries>, usize)> {
+    fn take(&self) -> Vec<ListedRule> {
         std::mem::take(&mut *self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<RuleSeries>, usize)>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ListedRule>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -133,7 +158,7 @@ impl Activity {
     ) -> T {
         let mut table = self.lock();
         table.refresh(active, used);
-        read(&ActivityReader { table: &table })
+        read(&ActivityReader { table: &table, active })
     }
 
     /// The rates of the rules between two events of the live page, by index, of rules with decisions. The
@@ -150,7 +175,7 @@ impl Activity {
         let (length, mut totals) = (table.history.length(), HashMap::new());
         let mut rates = Vec::new();
         for (key, rule) in &table.used {
-            let Some(index) = rule.index else { continue };
+            let Some(index) = active.index_of(rule) else { continue };
             // A new rule has no history before the end of its first tick.
             if !rule.is_new && !table.history.has(*key) {
                 continue;
@@ -181,6 +206,7 @@ impl Activity {
 /// The activity as a page reads it.
 pub struct ActivityReader<'a> {
     table: &'a ActivityTable,
+    active: ActiveSeries<'a>,
 }
 
 impl ActivityReader<'_> {
@@ -196,7 +222,7 @@ impl ActivityReader<'_> {
 
     /// The indices of the active rules that have decided something, in no order.
     pub fn used(&self) -> impl Iterator<Item = usize> {
-        self.table.used.values().filter_map(|rule| rule.index)
+        self.table.used.values().filter_map(move |rule| self.active.index_of(rule))
     }
 
     /// The rates of the rule with these series in the last tick; `None` if they are not known.
@@ -213,16 +239,20 @@ impl ActivityReader<'_> {
 
 impl ActivityTable {
     /// Adds the rules that have decided something since, and removes those that are not active any more.
-    /// After a reload, this reads the list of all rules once.
+    /// After a reload, this reads the list of all rules once. A caller may have taken its rules before a
+    /// reload: rules older than those of the last call change nothing, and the rules that newer ones have
+    /// listed stay until a call has these.
     fn refresh(&mut self, active: ActiveSeries<'_>, used: &UsedRules) {
+        if self.version > Some(active.version) {
+            return;
+        }
         let mut is_outdated = self.version != Some(active.version);
-        for (series, index) in used.take() {
-            let is_at = |other: &Arc<RuleSeries>| Arc::ptr_eq(other, &series);
-            // A request may have used the rules before.
-            let index = active.metrics.get(index).is_some_and(is_at).then_some(index);
+        for ListedRule { series, index, generation } in used.take() {
+            // A request may have used the rules before, or those after.
+            let index = active.has(&series, index).then_some(index);
             is_outdated |= index.is_none();
             let key = address(&series);
-            let new = || UsedRule { series, index, decisions: 0, is_new: true };
+            let new = || UsedRule { series, index, generation, decisions: 0, is_new: true };
             self.used.entry(key).or_insert_with(new);
         }
         if !is_outdated {
@@ -235,7 +265,8 @@ impl ActivityTable {
                 rule.index = Some(index);
             }
         }
-        self.used.retain(|_, rule| rule.index.is_some());
+        let generation = active.metrics.generation();
+        self.used.retain(|_, rule| rule.index.is_some() || rule.generation > generation);
         let kept: HashSet<usize> = self.used.keys().copied().collect();
         self.history.retain(&kept);
     }

@@ -91,7 +91,7 @@ impl Decisions {
                 | DecisionReason::Fallback { rule: Some(index), hits, .. } => {
                     let known = rules.rules().get(index).zip(rule_metrics.get(index));
                     let Some((rule, series)) = known else { continue };
-                    self.list(series, index);
+                    self.list(rule_metrics, series, index);
                     let outcome = series.record(rule, descriptor.entries, status);
                     if outcome == Some(DecisionOutcome::Over) {
                         self.denied(rule, series, descriptor, hits, now);
@@ -131,7 +131,7 @@ impl Decisions {
                 | DecisionReason::Bypassed { rule: Some(index) } => {
                     let known = rules.rules().get(index).zip(rule_metrics.get(index));
                     if let Some((rule, series)) = known {
-                        self.list(series, index);
+                        self.list(rule_metrics, series, index);
                         series.record(rule, descriptor.entries, status);
                     }
                 }
@@ -145,16 +145,16 @@ impl Decisions {
         }
         for result in &verdict.what_if {
             if let Some(series) = rule_metrics.get(result.rule) {
-                self.list(series, result.rule);
+                self.list(rule_metrics, series, result.rule);
                 series.record_what_if(result);
             }
         }
     }
 
     /// Lists a rule before its first decision.
-    fn list(&self, series: &Arc<RuleSeries>, index: usize) {
+    fn list(&self, rule_metrics: &RuleMetrics, series: &Arc<RuleSeries>, index: usize) {
         if !series.is_used() {
-            self.used.add(series, index);
+            self.used.add(rule_metrics, series, index);
         }
     }
 

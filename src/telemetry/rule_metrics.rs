@@ -27,7 +27,11 @@ pub(super) const OVERFLOW: &str = "overflow";
 
 /// The series of the rules of one [`RuleSet`], found by rule index.
 #[derive(Debug, Default)]
-pub struct RuleMetrics(Vec<Arc<RuleSeries>>);
+pub struct RuleMetrics {
+    series: Vec<Arc<RuleSeries>>,
+    /// One more than that of the rules before. Without rules, it is 0.
+    generation: u32,
+}
 
 /// The metrics of one rule.
 #[derive(Debug)]
@@ -103,22 +107,28 @@ impl RuleMetrics {
     /// and keeps the counts. With another name, it begins new series.
     pub fn new(rules: &RuleSet, before: &RuleMetrics, budget: &Arc<SeriesBudget>) -> RuleMetrics {
         let known: HashMap<(&str, &str), &Arc<RuleSeries>> =
-            before.0.iter().map(|one| ((&*one.domain, &*one.rule), one)).collect();
+            before.series.iter().map(|one| ((&*one.domain, &*one.rule), one)).collect();
         let series = |rule: &Rule| match known.get(&(&*rule.domain, &*rule.display_name)) {
             Some(same) if same.fits(rule) => Arc::clone(same),
             _ => Arc::new(RuleSeries::new(rule, budget)),
         };
-        RuleMetrics(rules.rules().iter().map(series).collect())
+        let series = rules.rules().iter().map(series).collect();
+        RuleMetrics { series, generation: before.generation.saturating_add(1) }
+    }
+
+    /// A number that is larger for newer rules of the process.
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
     }
 
     /// The series of the rule at `index`.
     pub fn get(&self, index: usize) -> Option<&Arc<RuleSeries>> {
-        self.0.get(index)
+        self.series.get(index)
     }
 
     /// The series of every rule, in file order.
     pub fn all(&self) -> &[Arc<RuleSeries>] {
-        &self.0
+        &self.series
     }
 }
 

@@ -35,7 +35,7 @@ fn count(used: &UsedRules, rules: &RuleSet, metrics: &RuleMetrics, index: usize)
     let status = Status { code: Code::Ok, limit: None, remaining: 9, reset_after: None, reason };
     let series = metrics.get(index).expect("a rule");
     if !series.is_used() {
-        used.add(series, index);
+        used.add(metrics, series, index);
     }
     series.record(&rules.rules()[index], &[], &status);
 }
@@ -70,6 +70,41 @@ fn unchanged_rules_keep_their_history() {
         assert_eq!(reader.history_of(&first_metrics.all()[0]), None);
         assert_eq!(reader.history_of(&second_metrics.all()[0]), None);
         assert_eq!(reader.rates_of(&second_metrics.all()[1]).map(|rates| rates.within), Some(0.1));
+    });
+}
+
+/// A page takes its rules first, and waits for the table then. Meanwhile, a reload may come.
+#[test]
+fn pages_with_older_rules_keep_the_newer_ones() {
+    let (activity, used, requests) =
+        (Activity::new(START), UsedRules::default(), Requests::default());
+    let old = rules(&["a", "b"]);
+    let old_metrics = metrics(&old, &RuleMetrics::default());
+    let before = ActiveSeries { version: 0, metrics: &old_metrics };
+    count(&used, &old, &old_metrics, 1);
+    activity.tick(at(1), before, &used, &requests);
+    let new = rules(&["c", "d", "b"]);
+    let new_metrics = metrics(&new, &old_metrics);
+    let after = ActiveSeries { version: 1, metrics: &new_metrics };
+    let read = |active| {
+        activity.read(active, &used, |reader| {
+            let mut indices: Vec<usize> = reader.used().collect();
+            indices.sort_unstable();
+            indices
+        })
+    };
+    // No page has seen the newer rules.
+    count(&used, &new, &new_metrics, 0);
+    assert_eq!(read(before), [1]);
+    assert_eq!(read(after), [0, 2]);
+    // A page has seen them. The index of `b` is not that of the older rules.
+    count(&used, &new, &new_metrics, 1);
+    assert!(read(before).is_empty());
+    assert_eq!(read(after), [0, 1, 2]);
+    activity.tick(at(2), after, &used, &requests);
+    assert!(activity.sample(&mut None, at(2), before, &used).is_empty());
+    activity.read(after, &used, |reader| {
+        assert!(new_metrics.all().iter().all(|series| reader.history_of(series).is_some()));
     });
 }
 
