@@ -82,7 +82,8 @@ pub struct DecisionRates {
 #[derive(Debug, Default)]
 pub struct LiveSample {
     at: Micros,
-    totals: HashMap<usize, OutcomeTotals>,
+    /// By the address of the series, which no other series has as long as it is held here.
+    totals: HashMap<usize, (Arc<RuleSeries>, OutcomeTotals)>,
 }
 
 /// The active rules, with their version and metrics.
@@ -162,7 +163,8 @@ impl Activity {
     }
 
     /// The rates of the rules between two events of the live page, by index, of rules with decisions. The
-    /// first event has those of the last tick.
+    /// first event has those of the last tick. Rules without a history are left out: the number of those
+    /// with one is bounded, and an event comes every 2 s.
     pub(super) fn sample(
         &self,
         last: &mut Option<LiveSample>,
@@ -181,12 +183,12 @@ impl Activity {
                 continue;
             }
             let read = rule.series.totals();
-            totals.insert(*key, read);
+            totals.insert(*key, (Arc::clone(&rule.series), read));
             let (added, length) = match last {
                 None => (table.history.last(*key), length),
                 Some(last) => {
                     let before = last.totals.get(key);
-                    (before.map(|before| read.since(before)), now.saturating_sub(last.at))
+                    (before.map(|(_, before)| read.since(before)), now.saturating_sub(last.at))
                 }
             };
             if let Some(added) = added.filter(|added| added.decisions > 0) {
