@@ -65,7 +65,7 @@ struct CounterLabels {
     values: Option<Box<str>>,
     /// The whole descriptor, in the syntax of the command line, if the rule permits it.
     descriptor: Option<Box<str>>,
-    /// The first denial since the entry of the sketch was made.
+    /// The first denial of the run of slices with an entry of the counter.
     first_denied: Micros,
 }
 
@@ -85,7 +85,8 @@ pub struct LimitedCounter {
     pub denied_hits: u64,
     /// Lower bound of the denied hits.
     pub at_least: u64,
-    /// The first denial of the minute that this process has kept.
+    /// The first denial of the run of denials that reaches into the minute, as far as this process has
+    /// kept it. A slice without denials ends a run.
     pub first_denied: Micros,
 }
 
@@ -126,7 +127,12 @@ impl TopDenied {
         // They are too few to change the order.
         let Ok(mut window) = self.shards.local().try_lock() else { return };
         let key = rule.key(&self.seed, entries);
-        window.sketch(now).add(key, hits.max(1), || CounterLabels {
+        let (sketch, before) = window.sketches(now);
+        let first_denied = || {
+            let known = before.and_then(|before| before.labels(key));
+            known.map_or(now, |labels| labels.first_denied.min(now))
+        };
+        sketch.add(key, hits.max(1), || CounterLabels {
             domain: series.domain.clone(),
             rule: series.rule.clone(),
             selector: series.selector(rule),
@@ -137,7 +143,7 @@ impl TopDenied {
             descriptor: (self.with_values || rule.usage || rule.shows_all_values())
                 .then(|| whole_descriptor(entries))
                 .flatten(),
-            first_denied: now,
+            first_denied: first_denied(),
         });
     }
 
@@ -232,15 +238,22 @@ fn whole_descriptor(entries: &[Entry<'_>]) -> Option<Box<str>> {
 }
 
 impl DeniedWindow {
-    /// The sketch of the current slice.
-    fn sketch(&mut self, now: Micros) -> &mut Sketch<CounterLabels> {
+    /// The sketch of the current slice, and that of the slice before if it had a denial.
+    fn sketches(
+        &mut self,
+        now: Micros,
+    ) -> (&mut Sketch<CounterLabels>, Option<&Sketch<CounterLabels>>) {
         let number = now.0 / SLICE.0;
-        let slice = &mut self.slices[(number % SLICES as u64) as usize];
+        let at = (number % SLICES as u64) as usize;
+        let (left, right) = self.slices.split_at_mut(at);
+        let (slice, right) = right.split_first_mut().expect("a slice of the window");
         if slice.number != number {
             slice.number = number;
             slice.sketch.clear();
         }
-        &mut slice.sketch
+        let before = left.last().or(right.last());
+        let before = before.filter(|before| before.number.checked_add(1) == Some(number));
+        (&mut slice.sketch, before.map(|before| &before.sketch))
     }
 }
 
@@ -308,6 +321,25 @@ descriptors:
         let minute = start.saturating_add(Micros::from_secs(60));
         assert_eq!(shown(minute), [("user=ann".into(), 1)]);
         assert_eq!(shown(minute.saturating_add(Micros::from_secs(60))), []);
+    }
+
+    #[test]
+    fn a_run_of_denials_has_its_first_denial() {
+        let (top, rules) = (TopDenied::new(true), rules());
+        let rule_metrics = rule_metrics(&rules);
+        let at = |seconds| Micros::from_secs(1_000_000 + seconds);
+        let first = |seconds| -> Vec<Micros> {
+            top.limited(at(seconds)).into_iter().map(|one| one.first_denied).collect()
+        };
+        for second in (3..300).step_by(5) {
+            denied(&top, &rules, &rule_metrics, "ann", at(second));
+        }
+        assert_eq!(first(299), [at(3)]);
+        assert!(first(355).is_empty());
+        // After the pause, another run begins.
+        denied(&top, &rules, &rule_metrics, "ann", at(355));
+        denied(&top, &rules, &rule_metrics, "ann", at(361));
+        assert_eq!(first(361), [at(355)]);
     }
 
     #[test]

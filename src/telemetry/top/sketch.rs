@@ -53,6 +53,11 @@ impl<T> Sketch<T> {
         self.entries.insert(name, Estimate { count, excess: inherited, labels: labels() });
     }
 
+    /// The labels of `name`; `None` without an entry.
+    pub(super) fn labels(&self, name: CounterKey) -> Option<&T> {
+        self.entries.get(&name).map(|estimate| &estimate.labels)
+    }
+
     /// All entries.
     pub(super) fn all(&self) -> impl Iterator<Item = (&CounterKey, &Estimate<T>)> {
         self.entries.iter()
