@@ -76,6 +76,8 @@ pub struct LimitedCounter {
     pub domain: Arc<str>,
     /// Its rule, as in metrics.
     pub rule: Arc<str>,
+    /// The selector of the rule, if its name is another text.
+    pub selector: Option<Arc<str>>,
     /// The hash by which `/top` names it.
     pub hash: String,
     /// The descriptor, in the syntax of the command line. `None` if neither the rule nor the settings
@@ -180,6 +182,7 @@ impl TopDenied {
             LimitedCounter {
                 domain: labels.domain,
                 rule: labels.rule,
+                selector: labels.selector,
                 hash: TopDenied::hash(one.key),
                 descriptor: labels.descriptor,
                 denied_hits: count,

@@ -130,7 +130,7 @@ descriptors:
   - key: listed
     rate_limit: { unit: hour, requests_per_unit: 1, usage: true }
   - key: hidden
-    rate_limit: { unit: hour, requests_per_unit: 1 }
+    rate_limit: { name: secret, unit: hour, requests_per_unit: 1 }
 ";
     within_an_hour(|| {
         let weir = Weir::start(LISTED);
@@ -145,7 +145,8 @@ descriptors:
         let page = get(weir.admin, "/limited").json();
         let counters = page["counters"].as_array().expect("counters");
         let of = |rule: &str| counters.iter().find(|one| one["rule"] == rule).expect("a counter");
-        let (listed, hidden) = (of("listed"), of("hidden"));
+        let (listed, hidden) = (of("listed"), of("secret"));
+        assert_eq!((&hidden["selector"], listed.get("selector")), (&json!("hidden"), None));
         assert_eq!(listed["descriptor"], "listed=<script>\u{202e}\\,a=b");
         assert_eq!((&listed["denied"], &listed["requests"]), (&json!(true), &json!(1)), "{listed}");
         assert_eq!(listed["remaining"], 0);

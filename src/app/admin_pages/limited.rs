@@ -22,6 +22,9 @@ const SECONDS: u64 = 60;
 struct ShownLimited {
     domain: String,
     rule: String,
+    /// The selector of the rule, if its name is another text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    selector: Option<String>,
     counter: String,
     descriptor: Option<String>,
     denied_hits: u64,
@@ -71,6 +74,7 @@ async fn shown(
     ShownLimited {
         domain: limited.domain.to_string(),
         rule: limited.rule.to_string(),
+        selector: limited.selector.map(|selector| selector.to_string()),
         counter: limited.hash,
         descriptor: limited.descriptor.map(String::from),
         denied_hits: limited.denied_hits,
