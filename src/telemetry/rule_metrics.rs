@@ -52,8 +52,6 @@ pub struct RuleSeries {
 struct RuleCounts {
     outcomes: Sharded<OutcomeMetrics>,
     fallback: FallbackPeriod,
-    /// The rule's selector if it differs from its name; made with the first denial.
-    selector: OnceLock<Option<Arc<str>>>,
     /// Made with the first result: few rules have a what-if limit.
     what_if: OnceLock<Sharded<WhatIfMetrics>>,
 }
@@ -207,12 +205,6 @@ impl RuleSeries {
         let mut snapshot = OutcomeSnapshot::default();
         self.shards().for_each(|shard| shard.add_to(&mut snapshot));
         snapshot
-    }
-
-    /// The selector of `rule`, whose series these are, if its name is another text.
-    pub(super) fn selector(&self, rule: &Rule) -> Option<Arc<str>> {
-        let selector = || rule.other_selector().map(Arc::from);
-        self.counts().selector.get_or_init(selector).clone()
     }
 
     /// The fallback period of `rule`, whose series these are.

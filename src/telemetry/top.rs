@@ -137,7 +137,8 @@ impl TopDenied {
         sketch.add(key, hits.max(1), || CounterLabels {
             domain: series.domain.clone(),
             rule: series.rule.clone(),
-            selector: series.selector(rule),
+            // Not kept in the series, which stay after a reload if only the path of the rule changed.
+            selector: rule.other_selector().map(Arc::from),
             values: self.with_values.then(|| {
                 let text = descriptor_selector(entries);
                 cut(&text, VALUES_BYTES_MAX).into()
@@ -343,6 +344,29 @@ descriptors:
         denied(&top, &rules, &rule_metrics, "ann", at(355));
         denied(&top, &rules, &rule_metrics, "ann", at(361));
         assert_eq!(first(361), [at(355)]);
+    }
+
+    /// Both rules have the stat key `a.b`, so the series stay.
+    #[test]
+    fn the_selector_is_that_of_the_current_rule() {
+        let limit = "rate_limit: { name: n, unit: second, requests_per_unit: 1 }";
+        let now = Micros::from_secs(1_000_000);
+        let mut before = RuleMetrics::default();
+        let nested = format!("{{ key: a, descriptors: [{{ key: b, {limit} }}] }}");
+        for (item, keys) in
+            [(format!("{{ key: a.b, {limit} }}"), &["a.b"][..]), (nested, &["a", "b"])]
+        {
+            let text = format!("domain: d\ndescriptors:\n  - {item}\n");
+            let file = SourceFile { name: "r.yaml".into(), text };
+            let rules = compile(&[file], &Options::default()).expect("good rules").0;
+            let metrics = RuleMetrics::new(&rules, &before, &Arc::new(SeriesBudget::new(0)));
+            let entries: Vec<Entry<'_>> =
+                keys.iter().map(|&key| Entry { key, value: "x" }).collect();
+            let top = TopDenied::new(false);
+            top.denied(&rules.rules()[0], &metrics.all()[0], &entries, 1, now);
+            assert_eq!(top.limited(now)[0].selector.as_deref(), Some(&*keys.join(",")));
+            before = metrics;
+        }
     }
 
     #[test]
