@@ -37,6 +37,7 @@ pub use http::admin::{
     ActivityOrder, ActivityQuery, AdminApi, ChangeError, CounterError, LiveFeed, PlansRefusal,
     PlansRequest, Token,
     AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest, Token, TryQuery,
+    PlansRequest, RestOfPage, Token, TryQuery,
 };
 pub use lifecycle::Health;
 #[cfg(feature = "fuzz")]

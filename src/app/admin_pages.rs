@@ -19,6 +19,7 @@ use crate::rules::{Explanation, LookupOutcome, RuleDocument, RuleSet};
 use crate::server::{
     ActivityQuery, AdminApi, ChangeError, CounterError, Health, LiveFeed, PlansRefusal,
     PlansRequest,
+    PlansRequest, RestOfPage, TryQuery,
 };
 use crate::rules::{Explanation, LookupOutcome, RuleDocument, RuleSet};
 use crate::server::{AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest, TryQuery};
@@ -92,14 +93,7 @@ impl AdminApi for AdminPages {
     }
 
     fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> Value {
-        let active = self.rules.snapshot_owned();
-        let explanation = active.rules.explain(domain, &descriptor.entries());
-        let hash = self.hash(&active.rules, domain, descriptor);
-        let changes = self.changes_of(&active.rules, domain, descriptor);
-        let entries = descriptor.entries();
-        let counter = self.limiter.counter(&active.rules, domain, &entries).ok();
-        let plan = counter.and_then(|counter| self.limiter.plan_of(&counter, &entries));
-        explained(&explanation, hash, plan.as_ref().map(ShownPlan::of), changes)
+        self.explain_by(&self.rules.snapshot_owned().rules, domain, descriptor)
     }
 
     fn explain_rule(&self, domain: &str, name: &str) -> Option<Value> {
@@ -149,6 +143,9 @@ impl AdminApi for AdminPages {
     fn live(&self) -> Option<Arc<LiveFeed>> {
         self.live.clone()
     async fn try_request(&self, query: TryQuery) -> Value {
+    }
+
+    async fn try_request(self: Arc<Self>, query: TryQuery) -> RestOfPage {
         try_request::page(self, query).await
     }
 
@@ -203,6 +200,17 @@ impl AdminApi for AdminPages {
 }
 
 impl AdminPages {
+    /// The explanation of a descriptor by `rules`. It may walk all rules of the domain.
+    fn explain_by(&self, rules: &RuleSet, domain: &str, descriptor: &ParsedDescriptor) -> Value {
+        let entries = descriptor.entries();
+        let explanation = rules.explain(domain, &entries);
+        let hash = self.hash(rules, domain, descriptor);
+        let changes = self.changes_of(rules, domain, descriptor);
+        let counter = self.limiter.counter(rules, domain, &entries).ok();
+        let plan = counter.and_then(|counter| self.limiter.plan_of(&counter, &entries));
+        explained(&explanation, hash, plan.as_ref().map(ShownPlan::of), changes)
+    }
+
     /// The hash by which `/top` names the counter of a descriptor; `None` without a counter.
     fn hash(&self, rules: &RuleSet, domain: &str, descriptor: &ParsedDescriptor) -> Option<String> {
         let seed = self.recorder.decisions.top.seed();

@@ -1,5 +1,7 @@
 //! `/try`: what a request would be answered now, descriptor by descriptor.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::AdminPages;
@@ -9,11 +11,24 @@ use crate::descriptor::{Descriptor, Entry, ParsedDescriptor, Request, TraceConte
 use crate::limit::{Algorithm, Mode};
 use crate::limiter::{Counter, TriedDescriptor};
 use crate::rules::{RuleSet, descriptor_selector};
-use crate::server::{AdminApi, TryQuery};
+use crate::server::{RestOfPage, TryQuery};
 use crate::time::{Clock, Micros};
 
-/// The page. It reads counters, and changes none.
-pub(super) async fn page(pages: &AdminPages, query: TryQuery) -> Value {
+/// The page. It reads counters, and changes none. The rest of it explains the descriptors by the rules that
+/// decided, and may walk all rules of the domain.
+pub(super) async fn page(pages: Arc<AdminPages>, query: TryQuery) -> RestOfPage {
+    let active = pages.rules.snapshot_owned();
+    let (code, mut shown) = decide(&pages, &active.rules, &query).await;
+    Box::new(move || {
+        for (one, descriptor) in shown.iter_mut().zip(&query.descriptors) {
+            one["explain"] = pages.explain_by(&active.rules, &query.domain, descriptor);
+        }
+        json!({ "domain": query.domain, "code": code, "descriptors": shown })
+    })
+}
+
+/// The code of the request, and its descriptors without their explanations.
+async fn decide(pages: &AdminPages, rules: &RuleSet, query: &TryQuery) -> (Code, Vec<Value>) {
     let TryQuery { domain, descriptors: parsed, hits, limit } = query;
     let entries: Vec<Vec<Entry<'_>>> = parsed.iter().map(ParsedDescriptor::entries).collect();
     let descriptors: Vec<Descriptor<'_>> = entries
@@ -21,26 +36,25 @@ pub(super) async fn page(pages: &AdminPages, query: TryQuery) -> Value {
         .map(|entries| Descriptor {
             entries,
             limit: None,
-            hits_addend: Some(hits),
+            hits_addend: Some(*hits),
             is_negative_hits: false,
         })
         .collect();
     let request = Request {
-        domain: &domain,
+        domain,
         descriptors: &descriptors,
         hits_addend: 0,
         timeout: None,
         trace: TraceContext::default(),
         must_decide: None,
     };
-    let active = pages.rules.snapshot_owned();
     let now = pages.clock.now();
-    let tried = pages.limiter.try_request(&active.rules, &request, limit.as_deref(), now).await;
+    let tried = pages.limiter.try_request(rules, &request, limit.as_deref(), now).await;
     let mut shown = Vec::new();
     for (descriptor, tried_one) in parsed.iter().zip(&tried.descriptors) {
-        shown.push(one(pages, &active.rules, &domain, descriptor, tried_one, now).await);
+        shown.push(one(pages, rules, domain, descriptor, tried_one, now).await);
     }
-    json!({ "domain": domain, "code": tried.code, "descriptors": shown })
+    (tried.code, shown)
 }
 
 async fn one(
@@ -73,7 +87,7 @@ async fn one(
     };
     json!({
         "descriptor": descriptor_selector(&descriptor.entries()),
-        "explain": AdminApi::explain(pages, domain, descriptor),
+        "explain": null,
         "code": status.code,
         "reason": status.reason.name(),
         "rule": tried.rule.map(|rule| &*rule.display_name),

@@ -38,6 +38,9 @@ pub use plans::{PlansRefusal, PlansRequest};
 pub use token::Token;
 pub use try_request::TryQuery;
 
+/// The rest of the work for a page, for a thread that may block.
+pub type RestOfPage = Box<dyn FnOnce() -> serde_json::Value + Send>;
+
 /// The content of the admin port. Each request calls one method.
 pub trait AdminApi: Send + Sync + 'static {
     /// `/metrics`, in Prometheus' text format.
@@ -59,7 +62,7 @@ pub trait AdminApi: Send + Sync + 'static {
     /// `/limited`: the counters denied most in the last minute, with their state. Changes none.
     fn limited(&self) -> impl Future<Output = serde_json::Value> + Send;
     /// `/try`: what a request would be answered now. Takes nothing.
-    fn try_request(&self, query: TryQuery) -> impl Future<Output = serde_json::Value> + Send;
+    fn try_request(self: Arc<Self>, query: TryQuery) -> impl Future<Output = RestOfPage> + Send;
     /// `/quotas`: at most `limit` of the limits that the quota service divides, most demand first.
     fn quotas(&self, limit: usize) -> serde_json::Value;
     /// `/plans`: the health of the source of plans, and at most `limit` plans.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
-use super::permits::{self, Permits};
+use super::permits::{self, Permit, Permits};
 use crate::server::metrics::ServerMetrics;
 
 /// Pages that are rendered at the same time. Further requests wait.
@@ -63,6 +63,15 @@ impl Pages {
     /// The response with the page that `render` returns; 503 if the maximum is in memory.
     pub(super) async fn answer(self, render: impl FnOnce() -> Page + Send + 'static) -> Response {
         let Some(permit) = self.permits.try_acquire(None) else { return permits::busy() };
+        self.answer_with(permit, render).await
+    }
+
+    /// The response with the page that `render` returns. The page holds `permit`.
+    pub(super) async fn answer_with(
+        self,
+        permit: Permit,
+        render: impl FnOnce() -> Page + Send + 'static,
+    ) -> Response {
         let renderer = self.renderers.acquire_owned().await;
         // Rendering many series or rules takes a while, and this thread also accepts connections.
         // The rendering keeps both permits even if its client disconnects.

@@ -11,7 +11,7 @@ use crate::time::Micros;
 
 use crate::server::{
     ActivityQuery, AdminApi, ChangeError, CounterError, Decide, LiveFeed, PlansRefusal,
-    PlansRequest,
+    PlansRequest, RestOfPage,
 };
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
@@ -165,6 +165,10 @@ impl AdminApi for FixedPages {
         serde_json::json!({"rules": [], "limit": query.limit})
     async fn try_request(&self, query: crate::server::TryQuery) -> serde_json::Value {
         serde_json::json!({"domain": query.domain})
+    }
+
+    async fn try_request(self: Arc<Self>, query: crate::server::TryQuery) -> RestOfPage {
+        Box::new(move || serde_json::json!({"domain": query.domain}))
     }
 
     async fn limited(&self) -> serde_json::Value {

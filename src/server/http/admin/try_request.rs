@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{ALLOW, CACHE_CONTROL};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Extension, Router};
@@ -16,7 +16,7 @@ use super::{AdminApi, refusal};
 use crate::client_address::ClientAddress;
 use crate::descriptor::{ParsedDescriptor, RequestBounds};
 use crate::limit::{HITS_END, TierNumbers};
-use crate::server::http::page::Pages;
+use crate::server::http::page::{Page, Pages};
 use crate::server::http::{body, permits};
 
 /// Largest request body in bytes.
@@ -112,9 +112,9 @@ async fn attempt<A: AdminApi>(
         Err(reason) => return refusal(StatusCode::BAD_REQUEST, reason),
     };
     let Some(permit) = pages.permits().try_acquire(None) else { return permits::busy() };
-    let text = api.try_request(query).await.to_string();
-    let headers = [(CACHE_CONTROL, "no-store"), (CONTENT_TYPE, "application/json")];
-    (headers, permit.hold(text)).into_response()
+    let rest = api.try_request(query).await;
+    let page = pages.answer_with(permit, move || Page::json(StatusCode::OK, &rest())).await;
+    ([(CACHE_CONTROL, "no-store")], page).into_response()
 }
 
 /// The query in a body.
