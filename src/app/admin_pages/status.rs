@@ -15,7 +15,8 @@ const ERROR_CHARS_MAX: usize = 500;
 /// Days before its end from which a certificate is a problem.
 const DAYS_LEFT_MIN: f64 = 14.0;
 
-/// The problems, each with its part and a sentence with what to do.
+/// The problems, each with its part and a sentence with what to do. The page announces a new text, so a text
+/// has no number that changes all the time.
 #[derive(Default)]
 struct StatusProblems(Vec<Value>);
 
@@ -87,11 +88,8 @@ fn store(pages: &AdminPages, problems: &mut StatusProblems) -> Value {
     if let Some(memory) = pages.limiter.backend().memory() {
         let (stats, max) = (memory.snapshot(), pages.settings.store.max_counters);
         if stats.counters as usize >= max - max / 10 {
-            let number = stats.counters;
-            let text = format!(
-                "the memory store has {number} of {max} counters and evicts some at the maximum; \
-                 raise store.max_counters"
-            );
+            let text = "the memory store has almost store.max_counters counters, and evicts some \
+                        at the maximum; raise store.max_counters";
             problems.add("store", text);
         }
         return json!({
@@ -144,10 +142,8 @@ fn store(pages: &AdminPages, problems: &mut StatusProblems) -> Value {
 fn fallback(decisions: Option<DecisionRates>, problems: &mut StatusProblems) {
     let rate = decisions.map_or(0.0, |rates| rates.fallback_per_second);
     if rate > 0.0 {
-        let text = format!(
-            "{rate} decisions per second are made by the fallback, because the store does not \
-             decide; see weir_fallback_total for the rules and causes"
-        );
+        let text = "the fallback makes decisions, because the store does not decide; see \
+                    weir_fallback_total for the rules and causes";
         problems.add("fallback", text);
     }
 }
