@@ -16,11 +16,17 @@ function load() {
 
 export const hasToken = () => token !== "";
 
+let saved = 0;
+
+// How often a token was saved or removed since the page was opened.
+export const tokenCount = () => saved;
+
 // Keeps a token for this tab; an empty one removes it. Throws an error that says what to write.
 export function setToken(text) {
   const given = text.trim();
   if (!/^[\x21-\x7e]*$/.test(given)) throw new Error("a token has visible ASCII characters only");
   token = given;
+  saved += 1;
   try {
     if (given) sessionStorage.setItem(KEY, given);
     else sessionStorage.removeItem(KEY);

@@ -1,11 +1,25 @@
 // Temporary changes: the form that makes one, and the list that ends them.
-import { api } from "./api.js";
+import { api, tokenCount } from "./api.js";
 import { confirmed, el, setText, value } from "./dom.js";
 import { clock, cut, number, parseLimit } from "./format.js";
 
 const KINDS = [["limit", "another limit"], ["block", "deny all requests"], ["bypass", "let all requests pass"]];
 
 let forms = 0;
+// The `tokenCount` with which the list was refused.
+let refused = -1;
+
+// The active changes. After a refusal they are not asked for again before a token is saved: null.
+export async function allChanges(signal) {
+  if (refused === tokenCount()) return null;
+  const asked = tokenCount();
+  try {
+    return (await api("changes", { signal })).changes;
+  } catch (error) {
+    if (error.status === 403) refused = asked;
+    return null;
+  }
+}
 
 function field(label, input) {
   input.id = `change-${++forms}`;

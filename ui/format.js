@@ -74,6 +74,13 @@ export function clock(text, now = new Date()) {
   return at.toDateString() === now.toDateString() ? time : `${day} ${time}`;
 }
 
+// Whether a temporary change is of the rule of a row. Rules can share a name, and a change of a removed rule has
+// its selector as `rule`, so the selectors are compared.
+export function isChangeOf(change, { domain, rule, selector }) {
+  return change.rule !== undefined && change.domain === domain
+    && (change.selector ?? change.rule) === (selector ?? rule);
+}
+
 // An address of a view of the page.
 export function link(view, params = {}) {
   const given = Object.entries(params).filter(([, value]) => value !== undefined && value !== null);

@@ -1,9 +1,9 @@
 // What opens below a rule: a chart of ten minutes, its facts, its nearest counters and its temporary changes.
 import { api, withQuery } from "./api.js";
 import { bar, columns, peak } from "./chart.js";
-import { changeForm, changeList } from "./changes.js";
+import { allChanges, changeForm, changeList } from "./changes.js";
 import { el, facts, table, value } from "./dom.js";
-import { clock, cut, descriptorOf, duration, historyText, link, number, percent } from "./format.js";
+import { clock, cut, descriptorOf, duration, historyText, isChangeOf, link, number, percent } from "./format.js";
 
 const OUTCOMES = ["within", "near", "over", "fallback"];
 const HEADS = ["Ago", "Passed", "Near the limit", "Denied", "By the fallback"];
@@ -71,19 +71,16 @@ export function ruleDetail(rule) {
     el("p", {}, el("a", { href: limited }, "Counters of this rule that are limited now")),
     usage?.node, changes.node, form);
   let drawn = "";
+  let current = rule;
 
   async function readChanges() {
-    try {
-      const all = (await api("changes")).changes;
-      const isOwn = (one) => one.domain === domain && one.rule !== undefined
-        && [name, rule.selector].includes(one.rule);
-      changes.set(all.filter(isOwn));
-    } catch {
-      // Without the token there is no list, and the form says so.
-    }
+    // Without the token there is no list, and the form says so.
+    const all = await allChanges();
+    if (all) changes.set(all.filter((one) => isChangeOf(one, current)));
   }
 
   function update(next) {
+    current = next;
     const isOpen = chart.querySelector("details")?.open;
     // The table of numbers stays as it is while it is open.
     if (!isOpen) chart.replaceChildren(figure(next.history));

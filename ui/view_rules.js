@@ -1,9 +1,9 @@
 // The view of the rules: a tree of domains and rules with their rates and the last ten minutes.
 import { api, poller, withQuery } from "./api.js";
 import { columns } from "./chart.js";
-import { changeList } from "./changes.js";
+import { allChanges, changeList } from "./changes.js";
 import { $, el, setError, setMessage, setState, setText, value } from "./dom.js";
-import { historyText, link, number, rate } from "./format.js";
+import { cut, historyText, isChangeOf, link, number, rate } from "./format.js";
 import { ruleDetail } from "./rule_detail.js";
 
 // The most rules of a page, at first and with a filter or on demand.
@@ -40,8 +40,8 @@ class RuleRow {
   update(rule) {
     this.rule = rule;
     this.rates = rule.rates;
-    setText(this.place, rule.location ?? "");
-    setText(this.cells[0], rule.limit ?? "");
+    setText(this.place, cut(rule.location ?? ""));
+    setText(this.cells[0], cut(rule.limit ?? ""));
     this.cells[5].replaceChildren(columns(rule.history ?? {}, historyText(rule.history)));
     this.drawRates();
     this.detail?.update(rule);
@@ -80,7 +80,7 @@ export function rulesView(section) {
   let wanted = null;
   let limit = FEW;
   let total = 0;
-  const others = changeList("Changes of single descriptors", () => readChanges());
+  const others = changeList("Other temporary changes", () => readChanges());
   $("rules-changes").append(others.node);
 
   const words = () => filter.value.toLowerCase().split(/\s+/).filter((word) => word !== "");
@@ -104,16 +104,18 @@ export function rulesView(section) {
     await readChanges(signal);
   }
 
-  // The changes of descriptors. Those of a rule are at the rule.
+  // The changes of descriptors, and those of rules without a row. Those of a rule with a row are at the rule.
   async function readChanges(signal) {
-    try {
-      const { changes } = await api("changes", { signal });
-      others.set(changes.filter(({ descriptor }) => descriptor), ({ domain, descriptor }) => [
-        el("a", { href: link("counter", { domain, descriptor }) }, value(descriptor)), " in ", value(domain), ": ",
-      ]);
-    } catch {
-      // Without the token the list stays empty.
-    }
+    // Without the token the list stays empty.
+    const changes = await allChanges(signal);
+    if (!changes) return;
+    const isListed = (one) => [...rows.values()].some((row) => isChangeOf(one, row.rule));
+    others.set(changes.filter((one) => !isListed(one)), ({ domain, descriptor, rule, selector }) => [
+      ...(descriptor === undefined
+        ? ["Rule ", value(rule ?? ""), ...(selector === undefined ? [] : [" (", value(selector), ")"])]
+        : [el("a", { href: link("counter", { domain, descriptor }) }, value(descriptor))]),
+      " in ", value(domain), ": ",
+    ]);
   }
 
   function merge(rules) {
@@ -238,7 +240,9 @@ export function rulesView(section) {
       const rates = new Map(rules.map((rule) => [keyOf(rule), rule.rates]));
       for (const [key, row] of rows) {
         // An event with fewer rules than it can have lacks those without a decision.
-        row.rates = rates.get(key) ?? (rules.length < IN_EVENT ? ZERO : row.rule.rates);
+        // Rates that are not known stay so.
+        const isQuiet = rules.length < IN_EVENT && row.rule.rates !== null;
+        row.rates = rates.get(key) ?? (isQuiet ? ZERO : row.rule.rates);
         row.drawRates();
       }
     },

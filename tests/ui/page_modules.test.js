@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 
 import { paths, peak } from "../../ui/chart.js";
 import {
-  cut, descriptorOf, duration, historyText, link, number, parseHash, parseLimit, rate, visible,
+  cut, descriptorOf, duration, historyText, isChangeOf, link, number, parseHash, parseLimit, rate, visible,
 } from "../../ui/format.js";
 import { EVENT_MAX, EventReader } from "../../ui/sse.js";
 
@@ -80,6 +80,23 @@ describe("addresses", () => {
       ["__proto__", {}, null],
     ]) {
       assert.equal(descriptorOf(selector, values), descriptor, selector);
+    }
+  });
+});
+
+describe("temporary changes", () => {
+  it("are at the row of their rule only", () => {
+    const [row, named] = [{ domain: "d", rule: "client" }, { domain: "d", rule: "name", selector: "path=/a" }];
+    for (const [change, target, expected] of [
+      [{ domain: "d", rule: "client" }, row, true],
+      [{ domain: "e", rule: "client" }, row, false],
+      [{ domain: "d", descriptor: "client=a" }, row, false],
+      [{ domain: "d", rule: "name", selector: "path=/a" }, named, true],
+      // Another rule with the same name, and a removed rule whose selector is the name of this one.
+      [{ domain: "d", rule: "name", selector: "path=/b" }, named, false],
+      [{ domain: "d", rule: "name" }, named, false],
+    ]) {
+      assert.equal(isChangeOf(change, target), expected, JSON.stringify(change));
     }
   });
 });
