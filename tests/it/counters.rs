@@ -153,14 +153,14 @@ descriptors:
         assert!(listed["denied_until"].is_string() && listed["error"].is_null(), "{listed}");
         assert_eq!((&hidden["descriptor"], &hidden["denied"]), (&Value::Null, &Value::Null));
         assert_eq!((&hidden["denied_hits"], &hidden["at_least"]), (&json!(1), &json!(1)));
-        assert!(!hidden.to_string().contains("script"), "{hidden}");
+        assert!(!hidden.to_string().contains("<script"), "{hidden}");
         let top = get(weir.admin, "/top").json();
         let hashes = |page: &Value, list: &str| -> std::collections::BTreeSet<String> {
             let counters = page[list].as_array().expect("counters").iter();
             counters.map(|one| one["counter"].to_string()).collect()
         };
         assert_eq!(hashes(&top, "top"), hashes(&page, "counters"));
-        assert!(!top.to_string().contains("script"), "{top}");
+        assert!(!top.to_string().contains("<script"), "{top}");
     });
 }
 
@@ -171,7 +171,7 @@ fn a_tried_request_takes_nothing() {
         let weir = Weir::start(RULES);
         let client = weir.client();
         let attempt = |body: Value| {
-            let answer = post(weir.admin, "/try", &body.to_string());
+            let answer = post(weir.admin, "/try", body.to_string());
             assert_eq!(answer.status, 200, "{}", answer.body);
             answer.json()
         };
