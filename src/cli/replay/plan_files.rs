@@ -62,6 +62,8 @@ impl PlanFileArgs {
             say(format_args!(
                 "warning: rules with `limit_from` decide by their own numbers; name a file of plans by \
                  --plans, or by plans.file of --config"
+                "warning: rules with `limit_from` decide by their own numbers; name a plans \
+                 file by --plans, or by plans.file of --config"
             ));
         }
         Ok(Some([old, new]))
