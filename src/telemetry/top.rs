@@ -331,7 +331,7 @@ descriptors:
     fn a_run_of_denials_has_its_first_denial() {
         let (top, rules) = (TopDenied::new(true), rules());
         let rule_metrics = rule_metrics(&rules);
-        let at = |seconds| Micros::from_secs(1_000_000 + seconds);
+        let at = |seconds: u64| Micros::from_secs(1_000_000 + seconds);
         let first = |seconds| -> Vec<Micros> {
             top.limited(at(seconds)).into_iter().map(|one| one.first_denied).collect()
         };
