@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 
+use super::sensitive_keys::is_sensitive;
 use crate::decision::{Code, DecisionReason, Verdict};
 use crate::decision_record;
-use crate::descriptor::Request;
+use crate::descriptor::{Entry, Request};
 use crate::escape::excerpt;
 use crate::key::KeySeed;
 use crate::limiter::find_counter;
-use crate::rules::RuleSet;
+use crate::rules::{RuleSet, descriptor_selector};
 use crate::telemetry::TopDenied;
 use crate::time::Micros;
 
@@ -59,6 +60,20 @@ pub(super) struct DecisionLine<'a> {
     request: &'static str,
 }
 
+/// The name or the selector of a rule in a line. A selector has the exact values of its path. Those of
+/// sensitive keys are left out.
+fn named(text: &str, entries: &[Entry<'_>]) -> String {
+    let mut shown = Cow::Borrowed(text);
+    for entry in entries.iter().filter(|entry| is_sensitive(entry.key)) {
+        let pair = descriptor_selector(std::slice::from_ref(entry));
+        if shown.contains(&pair) {
+            let key = descriptor_selector(&[Entry { key: entry.key, value: "" }]);
+            shown = Cow::Owned(shown.replace(&pair, &format!("{}=..", key.trim_end_matches('='))));
+        }
+    }
+    excerpt(&shown, CHARS_MAX)
+}
+
 impl<'a> DecisionLine<'a> {
     /// The line about the descriptor at `index`; `None` if there is none. `span_trace` is the id of the
     /// span's trace.
@@ -98,8 +113,8 @@ impl<'a> DecisionLine<'a> {
         };
         Some(DecisionLine {
             domain: excerpt(request.domain, CHARS_MAX),
-            rule: rule.map(|rule| excerpt(&rule.display_name, CHARS_MAX)),
-            selector: selector.map(|selector| excerpt(&selector, CHARS_MAX)),
+            rule: rule.map(|rule| named(&rule.display_name, descriptor.entries)),
+            selector: selector.map(|selector| named(&selector, descriptor.entries)),
             code: status.code.name(),
             reason: status.reason.name(),
             hits: descriptor.hits(request.hits_addend),
@@ -196,4 +211,23 @@ impl<'a> DecisionLine<'a> {
 
 fn seconds(length: Micros) -> f64 {
     length.0 as f64 / Micros::SECOND.0 as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A path with a secret as exact value is shown without it.
+    #[test]
+    fn names_have_no_values_of_sensitive_keys() {
+        let entries =
+            [Entry { key: "api_key", value: "s3,cret" }, Entry { key: "path", value: "/a" }];
+        for (text, expected) in [
+            ("api_key=s3\\,cret,path=/a", "api_key=..,path=/a"),
+            ("api_key,path=/a", "api_key,path=/a"),
+            ("calls", "calls"),
+        ] {
+            assert_eq!(named(text, &entries), expected);
+        }
+    }
 }
