@@ -80,8 +80,10 @@ export function counterView(section) {
       const state = await api(withQuery("counters", own), { signal });
       if (own !== target) return;
       read = Date.now();
-      // A link in the result keeps its focus until the next sample.
-      if (!result.contains(document.activeElement)) draw(state);
+      const focused = result.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+      draw(state);
+      // The new link of the same target gets the focus of the one before.
+      if (focused) [...result.querySelectorAll("a")].find((one) => one.getAttribute("href") === focused)?.focus();
       actions.hidden = false;
       setMessage(section);
       setState(section, "ready");

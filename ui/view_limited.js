@@ -8,6 +8,8 @@ const HEADS = ["Counter", "Rule", "Denied per minute", "Since", "State"];
 
 function name(one) {
   const { domain, descriptor, counter } = one;
+  // A text of /top may be cut, so it would name another counter.
+  if (descriptor && !("denied" in one)) return value(descriptor);
   if (descriptor) return el("a", { href: link("counter", { domain, descriptor }) }, value(descriptor));
   return el("span", {}, value(counter), el("span", { class: "place" }, "hash: the rule does not allow its name"));
 }
