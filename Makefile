@@ -16,9 +16,7 @@ GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golan
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings bench-plans
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay modes helm-test helm-docs docs docs-settings bench-plans chromium test-ui
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay modes helm-test helm-docs docs docs-settings bench-plans chromium test-ui screenshots bench-ui
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings bench-plans chromium test-ui screenshots bench-ui
 .DELETE_ON_ERROR:
 
 # The first target, so `make` alone prints this list: every target with a comment after `##`.
@@ -88,7 +86,7 @@ bench-ui: chromium target/ui/node_modules ## the cost of the live page
 
 target/ui/node_modules: tests/ui/package.json tests/ui/package-lock.json
 	@mkdir -p $(@D) && cp $^ $(@D)
-	npm ci --ignore-scripts --no-audit --no-fund --silent --prefix $(@D)
+	cd $(@D) && npm ci --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
 # Installs Chromium with the system's package manager if it is missing. CHROMIUM is the path of another one.

@@ -213,8 +213,6 @@ impl App {
         let (records, record_writer) = records.unzip();
         let (recorder, span_exporter) = recorder(&settings, budget, records, seed, clock)?;
         rules.use_request_log(recorder.log.clone());
-        let (records, record_writer) = decision_records(&settings, clock)?.unzip();
-        let (recorder, span_exporter) = recorder(&settings, budget, records, clock.now())?;
         let xds = xds::start(&settings.xds, rules.clone(), clock)?;
         let xds_status = || xds.as_ref().map(|client| client.status().clone());
         let all_metrics = AllMetrics::new(
@@ -229,14 +227,11 @@ impl App {
         let all_metrics = all_metrics.with_rlqs(rlqs.clone()).with_plans(plans_view.clone());
         let all_metrics = Arc::new(all_metrics);
         let readiness = Readiness::new(limiter.clone(), rules.clone(), xds_status(), &settings);
-        let (background, health_seen) =
-            Background::start(limiter.clone(), clock, readiness, recorder.log.clone())?;
-        let ticks = activity::end_ticks(rules.clone(), recorder.clone(), clock);
-        let (background, health_seen) =
-            Background::start(limiter.clone(), clock, readiness, ticks)?;
         let (pages_sender, pages_seen) = oneshot::channel();
         let jobs = page_jobs::run(rules.clone(), recorder.clone(), clock, pages_seen);
-        let (background, health_seen) = Background::start(limiter.clone(), clock, readiness, jobs)?;
+        let log = recorder.log.clone();
+        let (background, health_seen) =
+            Background::start(limiter.clone(), clock, readiness, log, jobs)?;
         let mut shutdown_tasks = ShutdownTasks::new(settings.drain.timeout);
         shutdown_tasks.add_flush(background.end());
         if let Some(quotas) = quotas {
@@ -300,12 +295,11 @@ fn recorder(
     records: Option<DecisionRecorder>,
     values_seed: KeySeed,
     clock: SystemClock,
-    now: Micros,
 ) -> Result<(Arc<RequestRecorder>, Option<Exporter>), StartError> {
     let started = settings.tracing.enabled.then(|| Traces::start(&settings.tracing));
     let (traces, exporter) = started.transpose()?.unzip();
     let top = TopDenied::new(settings.metrics.top_values);
-    let mut decisions = Decisions::new(budget, top, now);
+    let mut decisions = Decisions::new(budget, top, clock.now());
     if settings.metrics.envoy_ratelimit_names {
         decisions = decisions.with_client_named_series();
     }

@@ -35,8 +35,6 @@ pub use grpc::rate_limit_quota::quota_streams::{
 pub use grpc::worker::count as worker_count;
 pub use http::admin::{
     ActivityOrder, ActivityQuery, AdminApi, ChangeError, CounterError, LiveFeed, PlansRefusal,
-    PlansRequest, Token,
-    AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest, Token, TryQuery,
     PlansRequest, RestOfPage, Token, TryQuery,
 };
 pub use lifecycle::Health;

@@ -1,6 +1,3 @@
-// Shows the status of the process.
-const response = await fetch("/status");
-document.getElementById("status").textContent = JSON.stringify(await response.json(), null, 2);
 // Starts the live page: shows the view of the address, keeps the token, and gives events to the views.
 import { hasToken, setToken } from "./api.js";
 import { $, setText } from "./dom.js";

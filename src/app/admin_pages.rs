@@ -14,15 +14,10 @@ use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Limiter, find_counter};
 use crate::rlqs::QuotaEngine;
 use crate::rules::{Explanation, RuleDocument, RuleSet};
-use crate::server::{AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest};
-use crate::rules::{Explanation, LookupOutcome, RuleDocument, RuleSet};
 use crate::server::{
     ActivityQuery, AdminApi, ChangeError, CounterError, Health, LiveFeed, PlansRefusal,
-    PlansRequest,
     PlansRequest, RestOfPage, TryQuery,
 };
-use crate::rules::{Explanation, LookupOutcome, RuleDocument, RuleSet};
-use crate::server::{AdminApi, ChangeError, CounterError, PlansRefusal, PlansRequest, TryQuery};
 use crate::settings::Settings;
 use crate::telemetry::TopDenied;
 use crate::time::{Clock, Micros, SystemClock};
@@ -30,8 +25,8 @@ use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
 mod activity;
 mod counter;
-mod live;
 mod limited;
+mod live;
 mod plan;
 mod plans;
 mod quotas;
@@ -142,7 +137,6 @@ impl AdminApi for AdminPages {
 
     fn live(&self) -> Option<Arc<LiveFeed>> {
         self.live.clone()
-    async fn try_request(&self, query: TryQuery) -> Value {
     }
 
     async fn try_request(self: Arc<Self>, query: TryQuery) -> RestOfPage {

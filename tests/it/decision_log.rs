@@ -40,11 +40,6 @@ fn debug_logs_each_decision_on_one_line() {
                 (&line["hits"], &line["limit"], &line["used"]),
                 (&1.into(), &2.into(), &1.into())
             );
-            assert_eq!((line["rule"].as_str(), &line["selector"]), (Some("per-user"), &"user".into()));
-            assert_eq!(
-                (line["rule"].as_str(), &line["selector"]),
-                (Some("per-user"), &"user".into())
-            );
             assert_eq!((line["code"].as_str(), &line["remaining"]), (Some("OK"), &1.into()));
             assert_eq!((&line["domain"], &line["what_if"]), (&"d".into(), &"OVER_LIMIT".into()));
             let line = decided(&mut weir, "other=");

@@ -15,19 +15,17 @@ mod schema;
 const METHODS: [&str; 5] = ["get", "post", "put", "delete", "patch"];
 
 /// The files with the routes of the two listeners.
-const ROUTERS: [&str; 11] = [
-const ROUTERS: [&str; 9] = [
-const ROUTERS: [&str; 10] = [
+const ROUTERS: [&str; 14] = [
     "routes.rs",
     "admin.rs",
     "admin/activity.rs",
     "admin/changes.rs",
     "admin/counters.rs",
     "admin/explain.rs",
-    "admin/log.rs",
+    "admin/limited.rs",
     "admin/live.rs",
     "admin/page.rs",
-    "admin/limited.rs",
+    "admin/log.rs",
     "admin/plans.rs",
     "admin/quotas.rs",
     "admin/try_request.rs",

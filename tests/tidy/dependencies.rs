@@ -87,8 +87,8 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     (
         "app",
         "bounded_file escape time client_address limit descriptor key store changes decision \
-         decision_recorder rules plans modes limiter rlqs plan_sources telemetry request_log server \
-         settings usage xds",
+         decision_recorder rules plans modes limiter rlqs plan_sources telemetry request_log \
+         server settings usage xds",
     ),
     (
         "cli",

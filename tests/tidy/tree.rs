@@ -25,7 +25,6 @@ const SINGLE: &[&str] = &[
     ".ci/run",
 ];
 /// Ends of the names of pages.
-const PAGE_ENDS: &str = "md yaml yml py js table txt json sh tpl toml";
 const PAGE_ENDS: &str = "md yaml yml py js html css table txt json sh tpl toml";
 
 /// All Rust and Lua files, and the README.

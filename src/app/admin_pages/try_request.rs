@@ -136,7 +136,7 @@ fn notes(tried: &TriedDescriptor<'_>) -> Vec<String> {
     });
     if is_bucket && tried.with_limit.is_some() {
         notes.push(
-            "A bucket keeps the time until it is full or empty, so its hits count at the other rate."
+            "A bucket keeps the time until it is full or empty, so hits count at the other rate."
                 .into(),
         );
     }

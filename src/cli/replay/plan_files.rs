@@ -60,8 +60,6 @@ impl PlanFileArgs {
         let new = ReplayRules { rules: new, plans: plans_of_new };
         if [&old, &new].into_iter().any(lacks_plans) {
             say(format_args!(
-                "warning: rules with `limit_from` decide by their own numbers; name a file of plans by \
-                 --plans, or by plans.file of --config"
                 "warning: rules with `limit_from` decide by their own numbers; name a plans \
                  file by --plans, or by plans.file of --config"
             ));

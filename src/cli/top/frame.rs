@@ -178,7 +178,8 @@ mod tests {
             limited: json!({ "counters": [
                 { "domain": "d", "rule": "r", "descriptor": "user=a\u{202e}", "denied_hits": 7,
                     "remaining": 0, "requests": 3, "reset_after_seconds": 1.5 },
-                { "domain": "d", "rule": "r", "descriptor": null, "counter": "9f", "denied_hits": 1 },
+                { "domain": "d", "rule": "r", "descriptor": null, "counter": "9f",
+                  "denied_hits": 1 },
             ] }),
         }
     }

@@ -12,7 +12,8 @@ const RULES: &str = "
   - {key: fixed, rate_limit: {unit: minute, requests_per_unit: 5}}
   - {key: sliding, rate_limit: {algorithm: sliding_window, unit: minute, requests_per_unit: 5}}
   - {key: log, rate_limit: {algorithm: sliding_window_log, unit: minute, requests_per_unit: 5}}
-  - {key: token, rate_limit: {algorithm: token_bucket, unit: minute, requests_per_unit: 5, burst: 7}}
+  - key: token
+    rate_limit: {algorithm: token_bucket, unit: minute, requests_per_unit: 5, burst: 7}
   - {key: slots, rate_limit: {algorithm: concurrency, max: 5, hold: 30s}}
   - key: tiers
     rate_limit: {tiers: [{requests: 3, window: 1s}, {requests: 5, window: 1h}]}

@@ -139,7 +139,14 @@ proptest! {
     #[test]
     fn the_end_of_a_text_is_exact(
         bytes in prop::collection::vec(
-            prop_oneof![any::<u8>(), Just(b'"'), Just(b'\\'), 0x1e..0x23_u8, Just(0x80), Just(0xff)],
+            prop_oneof![
+                any::<u8>(),
+                Just(b'"'),
+                Just(b'\\'),
+                0x1e..0x23_u8,
+                Just(0x80),
+                Just(0xff)
+            ],
             0..40,
         ),
     ) {

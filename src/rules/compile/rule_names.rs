@@ -14,8 +14,8 @@ use crate::rules::file::problem::{Location, Report};
 use crate::rules::lookup::rule::Rule;
 
 /// What to do about a `name` of several rules.
-const HINT: &str = "give each rule its own `name`: until then, metrics, logs and headers call such a \
-                    rule by its selector";
+const HINT: &str = "give each rule its own `name`: until then, metrics, logs and headers call such \
+                    a rule by its selector";
 
 /// The use of one `name`.
 struct NameUse {

@@ -20,9 +20,9 @@ mod activity;
 mod changes;
 mod counters;
 mod explain;
-mod log;
-mod live;
 mod limited;
+mod live;
+mod log;
 mod origin;
 mod page;
 mod plans;
@@ -163,7 +163,7 @@ const INDEX: &str = "\
 /top       the counters denied most in the last minute (JSON)
 /limited   these counters with their state, and their descriptors where permitted (JSON)
 /explain   POST {domain, descriptor}: which rule matches, and why (JSON)
-/try       POST {domain, descriptor, hits}: what a request would be answered; nothing is taken (JSON)
+/try       POST {domain, descriptor, hits}: the answer to such a request; takes nothing (JSON)
 /counters  ?domain=D&descriptor=k=v,k=v: GET the counter, DELETE it (JSON)
 /plans     ?limit=N: the plans, and the health of their source (JSON)
 /plans/{plan}                PUT {limit: number} sets a plan, DELETE deletes it (JSON)

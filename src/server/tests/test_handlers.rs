@@ -163,8 +163,6 @@ impl AdminApi for FixedPages {
 
     fn activity(&self, query: ActivityQuery) -> serde_json::Value {
         serde_json::json!({"rules": [], "limit": query.limit})
-    async fn try_request(&self, query: crate::server::TryQuery) -> serde_json::Value {
-        serde_json::json!({"domain": query.domain})
     }
 
     async fn try_request(self: Arc<Self>, query: crate::server::TryQuery) -> RestOfPage {

@@ -60,7 +60,7 @@ fn one() -> u64 {
 #[derive(Deserialize)]
 #[serde(
     untagged,
-    expecting = "write `limit` as {\"requests\": N, \"burst\": N}, or as a list with one of these per tier"
+    expecting = "write `limit` as {\"requests\": N, \"burst\": N}, or as a list of one per tier"
 )]
 enum TryLimit {
     // First, because serde also reads a struct from a list.
