@@ -63,12 +63,20 @@ pub(super) struct DecisionLine<'a> {
 /// The name or the selector of a rule in a line. A selector has the exact values of its path. Those of
 /// sensitive keys are left out.
 fn named(text: &str, entries: &[Entry<'_>]) -> String {
-    let mut shown = Cow::Borrowed(text);
+    let mut shown = text.to_owned();
     for entry in entries.iter().filter(|entry| is_sensitive(entry.key)) {
         let pair = descriptor_selector(std::slice::from_ref(entry));
-        if shown.contains(&pair) {
-            let key = descriptor_selector(&[Entry { key: entry.key, value: "" }]);
-            shown = Cow::Owned(shown.replace(&pair, &format!("{}=..", key.trim_end_matches('='))));
+        let kept = pair.len() - descriptor_selector(&[Entry { key: "", ..*entry }]).len() + 1;
+        let mut from = 0;
+        while let Some(found) = shown[from..].find(&pair) {
+            let (start, end) = (from + found, from + found + pair.len());
+            // Another value may begin with this one.
+            if shown[end..].is_empty() || shown[end..].starts_with(',') {
+                shown.replace_range(start + kept..end, "..");
+                from = start + kept;
+            } else {
+                from = end;
+            }
         }
     }
     excerpt(&shown, CHARS_MAX)
@@ -226,6 +234,8 @@ mod tests {
             ("api_key=s3\\,cret,path=/a", "api_key=..,path=/a"),
             ("api_key,path=/a", "api_key,path=/a"),
             ("calls", "calls"),
+            ("api_key=s3\\,cretly", "api_key=s3\\,cretly"),
+            ("api_key=s3\\,cret,api_key=s3\\,cret", "api_key=..,api_key=.."),
         ] {
             assert_eq!(named(text, &entries), expected);
         }
