@@ -4,7 +4,7 @@
 #   docker run -p 8081:8081 -v "$PWD/examples/rules:/rules" weir serve --rules /rules
 #
 # Under its second name, /bin/ratelimit, the binary replaces the image of envoyproxy/ratelimit:
-# docs/migration.md. Images are tested on amd64 only.
+# docs/start/migration.md. Images are tested on amd64 only.
 #
 # To pin a base image, append its digest: `docker buildx imagetools inspect rust:1.95-bookworm` shows it,
 # and the line becomes `FROM rust:1.95-bookworm@sha256:... AS build`.

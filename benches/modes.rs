@@ -5,8 +5,8 @@
 //! its limit, so each window fills up. Real processes, a real Redis Cluster, and an open loop: a
 //! call is sent when it is due, whatever the state of the others.
 //!
-//! `make modes` runs all of it and writes `docs/modes/`. `cargo bench --bench modes -- 10` takes 10
-//! s instead of 60.
+//! `make modes` runs all of it and writes `docs/guides/modes/`. `cargo bench --bench modes -- 10` takes
+//! 10 s instead of 60.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn main() {
     // cargo adds `--bench`.
     let seconds = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(60);
     let cluster = Cluster::start();
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/modes");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/modes");
     std::fs::create_dir_all(&folder).expect("a folder in docs");
     let save = |name: &str, text: &str| {
         std::fs::write(folder.join(name), text).expect("the folder was just made");

@@ -1,7 +1,8 @@
 //! The cost of RLQS: CPU time per report and of the driver, memory per bucket and stream, settlements in
 //! Redis, and the latency of other calls meanwhile.
 //!
-//! `make bench-rlqs` runs it. It prints tables in Markdown for docs/rlqs.md, and warnings on stderr.
+//! `make bench-rlqs` runs it. It prints tables in Markdown for docs/guides/rlqs.md, and warnings on
+//! stderr.
 //!
 //!   cargo bench --bench rlqs -- [--rounds N] [--rate N] [--shape 1000x10]
 //!

@@ -15,7 +15,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "helm" / "weir"
 README, SCHEMA, VALUES = CHART / "README.md", CHART / "values.schema.json", CHART / "values.yaml"
-WEIR_YAML = ROOT / "docs" / "settings.schema.json"
+WEIR_YAML = ROOT / "docs" / "reference" / "settings.schema.json"
 MARK = "<!-- values: made by `make helm-docs` -->\n"
 
 # Settings that the chart derives from other values, and settings for tests. `*` is the rest of a name.

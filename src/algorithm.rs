@@ -18,7 +18,7 @@
 //! - `modes/leased/leased_limit.rs`: whether an instance may draw credits
 //! - `capacity/counter_steps.rs`: how long its counters live
 //!
-//! Last come its definition in `docs/algorithms.md` and its rows in `tests/data/vectors.txt`.
+//! Last come its definition in `docs/reference/algorithms.md` and its rows in `tests/data/vectors.txt`.
 
 use smallvec::SmallVec;
 

@@ -1,7 +1,7 @@
 //! The record of a decided request: one line of the decision log, in JSON.
 //!
 //! [`DecisionRecord`] is written after a decision. [`RecordedRequest`] is the part of a line that is
-//! needed to decide the request again. `docs/decision-log.md` has the format.
+//! needed to decide the request again. `docs/guides/decision-log.md` has the format.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -110,7 +110,7 @@ pub struct Override {
     pub unit: Unit,
 }
 
-/// The algorithm that counts hits. `docs/algorithms.md` has the exact definition of each one.
+/// The algorithm that counts hits. `docs/reference/algorithms.md` has the exact definition of each one.
 /// `src/algorithm.rs` lists the files to change for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {

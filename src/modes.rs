@@ -9,7 +9,7 @@
 //!
 //! Each mode decides from local state if possible, and otherwise calls the next stage. The over-limit
 //! cache implements [`SharedStore`], so a mode works with and without it.
-//! `docs/modes.md` has the guarantee of each mode.
+//! `docs/guides/modes.md` has the guarantee of each mode.
 
 use std::future::Future;
 use std::pin::pin;

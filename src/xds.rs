@@ -1,8 +1,8 @@
-//! The client of a server that sends rules by xDS (docs/xds.md).
+//! The client of a server that sends rules by xDS (docs/guides/xds.md).
 //!
 //! `session` decides what each request contains, and is pure. `client` connects and passes responses on,
-//! in a thread with its own runtime. `cache` keeps the active rules on disk. [`XdsStatus`] shows all of it
-//! to metrics and readiness.
+//! in a thread with its own runtime. `cache` keeps the active rules on disk. [`XdsStatus`] shows all of
+//! it to metrics and readiness.
 //!
 //! This module decodes no rules. The application's [`RulesByXds`] applies the resources of a
 //! response, and returns the reasons against them.

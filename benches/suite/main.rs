@@ -1,8 +1,8 @@
-//! The measurement of docs/performance.md: weir with memory and Redis beside the baseline, in
+//! The measurement of docs/design/performance.md: weir with memory and Redis beside the baseline, in
 //! turn, over several rounds.
 //!
-//! `make bench` runs it and writes docs/performance.md with its charts and data. `suite baseline` is
-//! the baseline.
+//! `make bench` runs it and writes docs/design/performance.md with its charts and data. `suite baseline`
+//! is the baseline.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -60,7 +60,7 @@ const KEYS: u64 = 100_000;
 /// Calls per second of the open loop.
 const RATE: f64 = 5_000.0;
 
-/// Measures weir and writes docs/performance.md.
+/// Measures weir and writes docs/design/performance.md.
 #[derive(Debug, Parser)]
 struct Options {
     /// Runs this server instead: the baseline, or h2 alone.
@@ -87,8 +87,8 @@ struct Options {
     /// A build of envoyproxy/ratelimit, measured in the small fleets and through Envoy.
     #[arg(long, value_name = "PATH")]
     envoy_ratelimit: Option<PathBuf>,
-    /// The CSV of an earlier run of the same build. The figures of an option `--only-...` replace its own,
-    /// and the page is written.
+    /// The CSV of an earlier run of the same build. The figures of an option `--only-...` replace its
+    /// own, and the page is written.
     #[arg(long, value_name = "FILE")]
     earlier: Option<PathBuf>,
     /// Only the rounds of the servers. Writes nothing.
@@ -110,7 +110,7 @@ struct Options {
     #[arg(long)]
     only_many_rules: bool,
     /// The folder of the page, with a folder `performance` beside it.
-    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs"))]
+    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/design"))]
     docs: PathBuf,
     /// `cargo bench` adds this.
     #[arg(long, hide = true)]
@@ -192,8 +192,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the page from the figures of `--earlier` and from these, which replace those of the same name. Does
-/// nothing without `--earlier`.
+/// Writes the page from the figures of `--earlier` and from these, which replace those of the same name.
+/// Does nothing without `--earlier`.
 fn write_again(
     options: &Options,
     facts: Vec<(&'static str, String)>,

@@ -1,4 +1,4 @@
-//! The generator of docs/performance.md with its charts and data in docs/performance/.
+//! The generator of docs/design/performance.md with its charts and data in docs/design/performance/.
 
 use std::fmt::Write;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The targets of docs/performance.md, and whether the figures keep them.
+//! The targets of docs/design/performance.md, and whether the figures keep them.
 
 use crate::chart::short;
 use crate::figures::Figures;

@@ -1,6 +1,6 @@
 """Asks weir whether requests of a user may pass: client.py ADDRESS
 
-docs/clients.md has the command that generates the package `envoy`.
+docs/start/clients.md has the command that generates the package `envoy`.
 """
 
 import sys

@@ -25,11 +25,11 @@ def test_an_alert_has_valid_promql_and_annotations(alert):
     assert alert["labels"]["severity"] in {"critical", "warning", "info"}
     assert set(alert["annotations"]) == {"summary", "description", "runbook_url"}
     page, _, heading = alert["annotations"]["runbook_url"].partition("#")
-    assert page == "https://github.com/weir-rs/weir/blob/main/docs/alerts.md" and heading == alert["alert"].lower()
+    assert page == "https://github.com/weir-rs/weir/blob/main/docs/operate/alerts.md" and heading == alert["alert"].lower()
 
 
 def test_every_alert_has_a_section_and_every_section_an_alert():
-    sections = re.findall(r"^## (\w+)\n\n(\w+): ", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
+    sections = re.findall(r"^## (\w+)\n\n(\w+): ", (ROOT / "docs" / "operate" / "alerts.md").read_text(), re.MULTILINE)
     assert sorted(sections) == sorted((alert["alert"], alert["labels"]["severity"]) for alert in ALERTS)
 
 

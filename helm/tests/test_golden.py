@@ -150,7 +150,7 @@ def test_the_grace_period_covers_the_drain(drain, seconds):
 
 def test_the_drain_defaults_match_the_docs():
     """Without values, the chart derives the grace period from these defaults."""
-    page = (ROOT / "docs" / "settings.md").read_text()
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text()
     assert "| `drain.delay` | `5s` |" in page and "| `drain.timeout` | `30s` |" in page
 
 

@@ -8,7 +8,7 @@ import yaml
 
 from chart import CHART, NEWEST, ROOT, helm
 
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("helm", "istio", "envoy-gateway")] + [CHART / "README.md"]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("operate/helm", "start/istio", "start/envoy-gateway")] + [CHART / "README.md"]
 # Flags that `helm template` does not have.
 ONLY_WITH_A_CLUSTER = ("--install", "--create-namespace", "--reuse-values")
 
@@ -86,6 +86,6 @@ def test_the_page_lists_every_critical_alert():
 
 
 def test_every_alert_has_a_section_with_its_severity():
-    page = (ROOT / "docs" / "alerts.md").read_text()
+    page = (ROOT / "docs" / "operate" / "alerts.md").read_text()
     sections = dict(re.findall(r"^## (\w+)\n\n(\w+): ", page, re.MULTILINE))
     assert sections == alerts()

@@ -116,7 +116,7 @@ HTTP_LIMITS = ["max_connections", "max_head_bytes", "max_body_bytes"]
 
 
 def test_the_memory_limit_assumes_the_defaults_of_weir():
-    settings = json.loads((ROOT / "docs" / "settings.schema.json").read_text())["properties"]
+    settings = json.loads((ROOT / "docs" / "reference" / "settings.schema.json").read_text())["properties"]
     clients = settings["grpc"]["properties"]["max_client_memory"]["default"]
     counters = settings["store"]["properties"]["max_counters"]["default"]
     buckets = settings["rlqs"]["properties"]["max_buckets"]["default"]

@@ -8,11 +8,11 @@ use crate::rules::{Rule, RuleLimit};
 use crate::settings::{FunctionChoice, Settings};
 
 /// The round trip to Redis if none is given: the median on Redis less that from memory, at 5 000 calls
-/// per second, in docs/performance.md.
+/// per second, in docs/design/performance.md.
 const ROUND_TRIP_DEFAULT: Duration = Duration::from_micros(470);
 
 /// The workers of an instance if the settings leave them to the machine: those of the machine of
-/// docs/performance.md.
+/// docs/design/performance.md.
 const WORKERS_DEFAULT: u32 = 2;
 
 /// The load, the deployment, the rules and the settings.
@@ -133,7 +133,7 @@ impl RuleLoad {
 
     /// Steps per second to a full counter, if its denials are cached for one second: the step that is
     /// denied again and, if denied hits count, their report before it. `None` if denials are not
-    /// cached: see docs/modes.md.
+    /// cached: see docs/guides/modes.md.
     pub(super) fn full_counter_steps(&self, inputs: &Inputs) -> Option<f64> {
         if !self.over_limit_cache || !inputs.over_limit_cache {
             return None;

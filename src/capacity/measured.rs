@@ -1,4 +1,4 @@
-//! Measured costs, each with its source. They are those of the machine of docs/performance.md.
+//! Measured costs, each with its source. They are those of the machine of docs/design/performance.md.
 //!
 //! No page states these costs, so the model lacks them: a write and a wake-up of Redis while it is
 //! busy, a step by algorithm, the memory of a counter in Redis, a call from memory at a low rate,
@@ -7,29 +7,30 @@
 use serde::Serialize;
 
 /// CPU seconds of an instance for a call without a step in Redis: `weir from memory`, saturated, in the
-/// table of servers in docs/performance.md.
+/// table of servers in docs/design/performance.md.
 pub(super) const INSTANCE_CALL: f64 = 1.01e-5;
 
 /// CPU seconds of an instance for a call with one step: `weir on Redis`, saturated, in the same table.
 const INSTANCE_CALL_WITH_STEP: f64 = 1.95e-5;
 
 /// The same at 5 000 calls per second, at which the threads wake up for each call: "Where the time
-/// goes" in docs/performance.md.
+/// goes" in docs/design/performance.md.
 const INSTANCE_CALL_WITH_STEP_AND_WAKE_UPS: f64 = 9.7e-5;
 
 /// CPU seconds of Redis for a script call of one step that wakes it up, from the same section.
 const REDIS_CALL_WITH_WAKE_UP: f64 = 5.5e-5;
 
 /// CPU seconds of Redis for one step in one EVALSHA of weir's former script, in pipelines of 16: "one
-/// EVALSHA each" in docs/performance/figures.csv.
+/// EVALSHA each" in docs/design/performance/figures.csv.
 const REDIS_FORMER_SCRIPT_CALL: f64 = 2.11e-5;
 
 /// The share of a call without any step in [`REDIS_FORMER_SCRIPT_CALL`]: below the targets in
-/// docs/performance.md.
+/// docs/design/performance.md.
 const REDIS_EMPTY_CALL_SHARE: f64 = 0.8;
 
 /// CPU of Redis for a step in a separate call, relative to that of INCRBY with PEXPIRE: the last column
-/// of the table in docs/design/redis-functions.md. This is the script that docs/performance.md measured.
+/// of the table in docs/design/redis-functions.md. This is the script that docs/design/performance.md
+/// measured.
 pub(super) const FORMER_SCRIPT_RATIO: f64 = 3.6;
 /// The same by EVALSHA of the present script.
 pub(super) const SCRIPT_RATIO: f64 = 2.5;

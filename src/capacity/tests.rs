@@ -87,7 +87,7 @@ proptest! {
     }
 }
 
-/// docs/modes.md, "Cost".
+/// docs/guides/modes.md, "Cost".
 #[test]
 fn modes_cost_what_their_page_says() {
     let steps = |rate_limit: &str, per_counter: f64| {

@@ -45,8 +45,8 @@ pub(crate) struct PlanArgs {
     /// Descriptors of a call that match a rule with a limit.
     #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = positive)]
     descriptors: f64,
-    /// A rule that calls match, by its name or its selector, and its weight; may be repeated [default: all
-    /// rules with a limit, equally]
+    /// A rule that calls match, by its name or its selector, and its weight; may be repeated [default:
+    /// all rules with a limit, equally]
     #[arg(long = "rule", value_name = "NAME[=WEIGHT]")]
     chosen: Vec<String>,
     /// Instances [default: the fewest that suffice]
@@ -58,7 +58,7 @@ pub(crate) struct PlanArgs {
     /// Workers of an instance, one per core [default: `grpc.workers`, or 2 if that is `auto`]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
-    /// Round trip to Redis, such as 1ms [default: the measured one of docs/performance.md]
+    /// Round trip to Redis, such as 1ms [default: the measured one of docs/design/performance.md]
     #[arg(long, value_name = "TIME", value_parser = round_trip)]
     round_trip: Option<Duration>,
     /// Print the plan as JSON.

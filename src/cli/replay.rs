@@ -49,7 +49,7 @@ pub(crate) struct ReplayArgs {
     /// Decide the calls of this domain only.
     #[arg(long)]
     domain: Option<String>,
-    /// The recording is an access log of Envoy, in the form that docs/replay.md describes.
+    /// The recording is an access log of Envoy, in the form that docs/guides/replay.md describes.
     #[arg(long)]
     envoy_log: bool,
     /// Exit with 1 if the new rules deny a call that the old ones allow.

@@ -5,7 +5,7 @@ use crate::time::Micros;
 /// How often a decision calls Redis. With the memory store it has no effect.
 ///
 /// The bounds below hold while Redis decides. A fallback or a failover that loses writes may exceed
-/// a limit by more. `docs/modes.md` has all exceptions.
+/// a limit by more. `docs/guides/modes.md` has all exceptions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Redis decides every request that the over-limit cache does not deny. The limit is never

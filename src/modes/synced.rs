@@ -9,7 +9,7 @@
 //! So the replica never contains a hit that did not pass. It lacks only hits that the other
 //! instances allowed in the last interval: a hit waits at most half an interval for its own
 //! exchange, and at most another half for the exchange of each other instance, if calls are shorter
-//! than that. `docs/modes.md` has the guarantee, and `docs/design/modes.md` the proof.
+//! than that. `docs/guides/modes.md` has the guarantee, and `docs/design/modes.md` the proof.
 //!
 //! The number of replicas is bounded, and with it the memory. The store decides further counters.
 

@@ -22,7 +22,7 @@ pub enum LineForm {
     /// A line of the decision log.
     #[default]
     DecisionLog,
-    /// A line of Envoy's access log, in the form that docs/replay.md describes.
+    /// A line of Envoy's access log, in the form that docs/guides/replay.md describes.
     EnvoyLog,
 }
 

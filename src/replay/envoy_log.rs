@@ -1,4 +1,4 @@
-//! Reads lines of Envoy's access log, in the JSON form that docs/replay.md describes.
+//! Reads lines of Envoy's access log, in the JSON form that docs/guides/replay.md describes.
 //!
 //! Envoy writes most values as texts, and `null` for a value that a request lacks. With
 //! `omit_empty_values` it leaves such a value out.

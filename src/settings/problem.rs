@@ -102,6 +102,6 @@ impl std::error::Error for Problems {}
 fn hint(nearest: &Option<String>) -> String {
     match nearest {
         Some(name) => format!("; did you mean `{name}`?"),
-        None => "; docs/settings.md lists them all".to_owned(),
+        None => "; docs/reference/settings.md lists them all".to_owned(),
     }
 }

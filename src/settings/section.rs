@@ -18,8 +18,8 @@
 //! - the struct with its field `max_body_bytes: usize`, and its `Default`;
 //! - the parser of its text;
 //! - the section at `/settings` of the admin port;
-//! - the row of docs/settings.md, where the doc text is Markdown;
-//! - the entry of docs/settings.schema.json, from which the chart's schema is generated.
+//! - the row of docs/reference/settings.md, where the doc text is Markdown;
+//! - the entry of docs/reference/settings.schema.json, from which the chart's schema is generated.
 //!
 //! To add a setting, add an entry to its section and run `make docs`. A test derives another value
 //! than the default from the schema or from `SAMPLES` in `tests/every_setting.rs`, and checks that

@@ -20,7 +20,7 @@ use crate::yaml::{self, Name, Node, NodeKind, Position};
 /// Settings that flags override.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
-    /// Settings file (docs/settings.md lists every setting)
+    /// Settings file (docs/reference/settings.md lists every setting)
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Rule files or folders

@@ -237,7 +237,7 @@ fn every_error_says_where_what_and_what_to_write() {
         ),
         ("GRPC: {listen: ':1'}", "there is no setting `GRPC.listen`; did you mean `grpc.listen`?"),
         ("max_counters: 5", "no setting `max_counters`; did you mean `store.max_counters`?"),
-        ("listen: ':1'", "no setting `listen`; docs/settings.md lists them all"),
+        ("listen: ':1'", "no setting `listen`; docs/reference/settings.md lists them all"),
         ("grpc: {tls: {cert: a}}", "no setting `grpc.tls.cert`"),
         ("nonsense: {}", "no setting `nonsense`"),
         ("grpc: ':1'", "weir.yaml:1:7: grpc is a section; write its settings below"),
@@ -299,7 +299,7 @@ fn all_problems_of_all_sources_come_at_once() {
     let expected = [
         "--admin-listen admin.listen",
         "PORT http.listen",
-        "WEIR__A there is no setting `a`; docs/settings.md lists them all",
+        "WEIR__A there is no setting `a`; docs/reference/settings.md lists them all",
         "WEIR__DRAIN__DELAY drain.delay",
         "weir.yaml:1:16 grpc.listen",
         "weir.yaml:1:28 grpc.workers",

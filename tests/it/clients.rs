@@ -1,4 +1,4 @@
-//! The samples of docs/clients.md in Go and Node. `page_commands.rs` runs the one in Python.
+//! The samples of docs/start/clients.md in Go and Node. `page_commands.rs` runs the one in Python.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! docs/why-am-i-limited.md, as a newcomer follows it: its commands lead from a denied customer to a
-//! limit with which the customer passes.
+//! docs/operate/why-am-i-limited.md, as a newcomer follows it: its commands lead from a denied customer
+//! to a limit with which the customer passes.
 
 use std::path::Path;
 use std::process::Command;
@@ -37,7 +37,10 @@ const OVER: i32 = 2;
 /// The first command of each numbered section of the page.
 fn steps() -> Vec<String> {
     let pages = pages();
-    let page = pages.iter().find(|page| page.name == "docs/why-am-i-limited.md").expect("the page");
+    let page = pages
+        .iter()
+        .find(|page| page.name == "docs/operate/why-am-i-limited.md")
+        .expect("the page");
     let sections = page.text.split("\n## ").skip(1);
     let numbered = sections.filter(|text| text.starts_with(|first: char| first.is_ascii_digit()));
     let first = |text: &str| {

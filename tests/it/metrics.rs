@@ -9,7 +9,7 @@ use crate::support::rls::{RateLimitDescriptor, RateLimitOverride, costing, descr
 use crate::support::weir::{Setup, Weir};
 use crate::support::window_edge::within_an_hour;
 
-const DOCUMENTATION: &str = include_str!("../../docs/metrics.md");
+const DOCUMENTATION: &str = include_str!("../../docs/reference/metrics.md");
 
 const RULES: &str = r#"
 domain: d
@@ -32,7 +32,7 @@ descriptors:
           - { key: three, rate_limit: { unit: hour, requests_per_unit: 10 } }
 "#;
 
-/// Every metric of weir that a page names has a row in docs/metrics.md, with its labels.
+/// Every metric of weir that a page names has a row in docs/reference/metrics.md, with its labels.
 #[test]
 fn pages_name_documented_metrics() {
     let mut found = 0;

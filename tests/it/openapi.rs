@@ -1,4 +1,4 @@
-//! docs/openapi.yaml, checked against the routers and the responses of a running weir.
+//! docs/reference/openapi.yaml, checked against the routers and the responses of a running weir.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -53,8 +53,8 @@ descriptors:
 ";
 
 fn page() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/openapi.yaml");
-    yaml::json(&std::fs::read_to_string(path).expect("docs/openapi.yaml"))
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/openapi.yaml");
+    yaml::json(&std::fs::read_to_string(path).expect("docs/reference/openapi.yaml"))
 }
 
 fn paths(page: &Value) -> Vec<(String, Value)> {

@@ -111,7 +111,8 @@ fn every_page_named_in_code_exists() {
 
 #[test]
 fn every_algorithm_has_one_row_and_one_section() {
-    let [readme, page] = ["README.md", "docs/algorithms.md"].map(|name| read(&root().join(name)));
+    let [readme, page] =
+        ["README.md", "docs/reference/algorithms.md"].map(|name| read(&root().join(name)));
     let names = Algorithm::ALL.map(Algorithm::name);
     for table in [readme.split("## Which algorithm").nth(1).expect("the section is there"), &page] {
         let rows = table.lines().skip_while(|line| !line.starts_with("| ---")).skip(1);
@@ -147,18 +148,18 @@ fn rules_of_page(name: &str) -> Vec<RuleSet> {
 
 #[test]
 fn every_rule_file_in_the_docs_loads() {
-    for (page, least) in [("docs/rules.md", 3), ("docs/plans.md", 2)] {
+    for (page, least) in [("docs/reference/rules.md", 3), ("docs/guides/plans.md", 2)] {
         let sets = rules_of_page(page);
         assert!(sets.len() >= least, "{page}: only {} rule files were found", sets.len());
         assert!(sets.iter().all(|set| !set.rules().is_empty()));
     }
 }
 
-/// The plans of docs/plans.md fit the first rules of the page.
+/// The plans of docs/guides/plans.md fit the first rules of the page.
 #[test]
 fn the_plans_in_the_docs_fit_their_rules() {
-    let text = yaml_blocks("docs/plans.md", "plans:").concat();
-    let (book, customers) = PlanBook::parse_yaml(&text, "docs/plans.md").expect("valid");
+    let text = yaml_blocks("docs/guides/plans.md", "plans:").concat();
+    let (book, customers) = PlanBook::parse_yaml(&text, "docs/guides/plans.md").expect("valid");
     let plans = Plans::new(PlansConfig { max_customers: 10, asks_per_customer: false });
     let mut table = plans.table(&book, customers.len());
     for (customer, plan) in &customers {
@@ -167,13 +168,13 @@ fn the_plans_in_the_docs_fit_their_rules() {
     let table = table.finish();
     assert_eq!((book.len(), table.len()), (3, 1));
     plans.publish(book, table);
-    plans.use_rules(&rules_of_page("docs/plans.md")[0]);
+    plans.use_rules(&rules_of_page("docs/guides/plans.md")[0]);
     assert_eq!(plans.status().warnings, Vec::<String>::new());
 }
 
 #[test]
 fn values_match_the_rules_as_documented() {
-    let sets = rules_of_page("docs/rules.md");
+    let sets = rules_of_page("docs/reference/rules.md");
     let set = sets.iter().find(|set| set.has_domain("matching")).expect("the page has it");
     for (key, value, rule) in [
         ("path", "/health", "exact"),

@@ -29,7 +29,8 @@ fn remaining(weir: &Weir) -> Option<u32> {
 #[test]
 fn the_documented_acl_rights_are_enough() {
     let _permit = shared();
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operate/redis.md"));
     let page = page.expect("a page about Redis");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER weir ")).expect("an example");
     let server = Server::listening(&[]);

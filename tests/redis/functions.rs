@@ -54,9 +54,10 @@ fn redis_cli(server: &Server, arguments: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Creates a user with the rights of docs/redis.md but `missing`. Returns the URL for it.
+/// Creates a user with the rights of docs/operate/redis.md but `missing`. Returns the URL for it.
 fn create_user(server: &Server, missing: &[&str]) -> String {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operate/redis.md"));
     let page = page.expect("a page about Redis");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER weir ")).expect("an example");
     let all: Vec<&str> = line.split_whitespace().collect();
@@ -146,11 +147,12 @@ fn libraries_of_two_versions_stay_side_by_side() {
     assert_eq!(found, [2, 1]);
 }
 
-/// The commands of docs/redis.md list the libraries, and delete that of another version.
+/// The commands of docs/operate/redis.md list the libraries, and delete that of another version.
 #[test]
 fn commands_of_the_page_delete_a_library() {
     let _permit = shared();
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operate/redis.md"));
     let page = page.expect("a page about Redis");
     let commands: Vec<&str> =
         page.lines().filter_map(|line| line.strip_prefix("redis-cli FUNCTION ")).collect();

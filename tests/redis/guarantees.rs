@@ -1,4 +1,5 @@
-//! Guarantees of docs/modes.md and docs/concurrency.md with a distant Redis: 1, 6 or 60 ms away.
+//! Guarantees of docs/guides/modes.md and docs/guides/concurrency.md with a distant Redis: 1, 6 or 60 ms
+//! away.
 //!
 //! At that distance, other requests arrive between a call and its reply. Counts must be right
 //! nevertheless, as must the time after which another instance allows hits that were given back.

@@ -113,7 +113,7 @@ fn changes_are_active_everywhere_within_two_seconds() {
     assert!(list.starts_with("source redis: 1 plans, ") && list.ends_with("pro  {\"calls\":20}\n"));
 }
 
-/// The commands of docs/plans.md for other programs.
+/// The commands of docs/guides/plans.md for other programs.
 #[test]
 fn other_programs_change_plans() {
     let _permit = shared();
@@ -332,11 +332,12 @@ fn hostile_replies_change_no_plan() {
     }
 }
 
-/// The rights of docs/redis.md are enough for all calls about plans.
+/// The rights of docs/operate/redis.md are enough for all calls about plans.
 #[test]
 fn the_documented_rights_are_enough_for_plans() {
     let _permit = shared();
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operate/redis.md"));
     let page = page.expect("a page about Redis");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER weir ")).expect("an example");
     let words: Vec<&str> = line.split_whitespace().collect();

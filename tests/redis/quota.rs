@@ -278,11 +278,12 @@ fn a_quota_lives_as_long_as_its_holders() {
     until("the quota has expired", || left() == -2);
 }
 
-/// The rights of docs/redis.md are enough for all calls about quotas.
+/// The rights of docs/operate/redis.md are enough for all calls about quotas.
 #[test]
 fn the_documented_rights_are_enough_for_quotas() {
     let _permit = shared();
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operate/redis.md"));
     let page = page.expect("a page about Redis");
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER weir ")).expect("an example");
     let words: Vec<&str> = line.split_whitespace().collect();

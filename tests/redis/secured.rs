@@ -65,7 +65,8 @@ fn limit_is_exact_on_a_cluster_over_tls() {
     let _permit = shared();
     let certificates = Certificates::new();
     let path = |name: &str| certificates.path(name).display().to_string();
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md"));
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operate/redis.md"));
     let page = page.expect("a page about Redis");
     let rights = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER "));
     let rights: Vec<&str> = rights.expect("an example").split_whitespace().collect();

@@ -23,7 +23,7 @@ const LIMIT: usize = 400;
 /// The `sync_interval` of `tenant`.
 const SYNC_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The period of weir's background job, as docs/modes.md states it.
+/// The period of weir's background job, as docs/guides/modes.md states it.
 const JOB_PERIOD: Duration = Duration::from_millis(10);
 
 const STORE_TIMEOUT: Duration = Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Compares the log lines of `src/` with the table "The log" of docs/operating.md.
+//! Compares the log lines of `src/` with the table "The log" of docs/operate/operating.md.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,13 @@ fn the_log_table_lists_every_line() {
     let written: BTreeSet<String> = code.flat_map(|source| messages(&source.text)).collect();
     assert!(written.len() > 20, "the lines were not found: {written:?}");
     let pages = pages();
-    let page = pages.iter().find(|page| page.path == "docs/operating.md").expect("the page");
+    let page =
+        pages.iter().find(|page| page.path == "docs/operate/operating.md").expect("the page");
     let listed = listed(&page.text);
     let unlisted: Vec<_> = written.difference(&listed).collect();
     let unwritten: Vec<_> = listed.difference(&written).collect();
-    assert!(unlisted.is_empty(), "add to the table of docs/operating.md: {unlisted:?}");
-    assert!(unwritten.is_empty(), "in docs/operating.md, but never logged: {unwritten:?}");
+    assert!(unlisted.is_empty(), "add to the table of docs/operate/operating.md: {unlisted:?}");
+    assert!(unwritten.is_empty(), "in docs/operate/operating.md, but never logged: {unwritten:?}");
 }
 
 /// The constant starts of the messages in `text`, without its tests.

@@ -7,7 +7,7 @@ use super::tree::{pages, tree};
 const COLUMNS_MAX: usize = 110;
 
 /// Generated pages.
-const GENERATED: &[&str] = &["docs/performance.md", "docs/settings.md"];
+const GENERATED: &[&str] = &["docs/design/performance.md", "docs/reference/settings.md"];
 
 #[test]
 fn the_prose_of_pages_is_wrapped() {

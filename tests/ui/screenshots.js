@@ -1,4 +1,4 @@
-// Writes docs/live-page/{light,dark,phone}.png from the fixed scene.
+// Writes docs/operate/live-page/{light,dark,phone}.png from the fixed scene.
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 
@@ -7,7 +7,7 @@ import { ROOT } from "./packages.js";
 import { AT } from "./scene.js";
 import { serveScene } from "./scene_server.js";
 
-const FOLDER = `${ROOT}docs/live-page`;
+const FOLDER = `${ROOT}docs/operate/live-page`;
 const SHOTS = [
   { name: "light", view: "rules", options: { colorScheme: "light" } },
   { name: "dark", view: "health", options: { colorScheme: "dark" } },

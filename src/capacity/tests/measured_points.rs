@@ -19,8 +19,8 @@ fn check(what: &str, predicted: f64, measured: f64) {
 fn script_calls_match_the_page_of_modes() {
     let mut rows = 0;
     for (file, window) in [
-        (include_str!("../../../docs/modes/tenants.csv"), 20.0),
-        (include_str!("../../../docs/modes/sweep.csv"), 5.0),
+        (include_str!("../../../docs/guides/modes/tenants.csv"), 20.0),
+        (include_str!("../../../docs/guides/modes/sweep.csv"), 5.0),
     ] {
         for line in file.lines().skip(1) {
             let mut fields = line.split(',');
@@ -42,9 +42,9 @@ fn script_calls_match_the_page_of_modes() {
     assert_eq!(rows, 18);
 }
 
-/// The value of a row of docs/performance/figures.csv.
+/// The value of a row of docs/design/performance/figures.csv.
 fn figure(name: &str) -> f64 {
-    let rows = include_str!("../../../docs/performance/figures.csv").lines();
+    let rows = include_str!("../../../docs/design/performance/figures.csv").lines();
     let values = rows.filter_map(|row| row.strip_prefix(&format!("\"{name}\",")));
     let value = values.filter_map(|values| values.split(',').next()).next();
     value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no figure {name}"))

@@ -1,4 +1,4 @@
-//! Tests that the table of docs/scaling.md has the numbers of `weir plan --json`.
+//! Tests that the table of docs/operate/scaling.md has the numbers of `weir plan --json`.
 //!
 //! `make docs` sets `WEIR_WRITE_DOCS`, and the test writes the table instead of comparing it.
 
@@ -68,14 +68,14 @@ fn table() -> String {
 
 #[test]
 fn generated_docs_match_the_model() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/scaling.md");
-    let page = std::fs::read_to_string(&path).expect("docs/scaling.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/operate/scaling.md");
+    let page = std::fs::read_to_string(&path).expect("docs/operate/scaling.md");
     let (head, rest) = page.split_once(BEGIN).expect("the beginning of the generated part");
     let (_, tail) = rest.split_once(END).expect("the end of the generated part");
     let generated = format!("{head}{BEGIN}{}{END}{tail}", table());
     if std::env::var_os("WEIR_WRITE_DOCS").is_some() {
         std::fs::write(&path, &generated).expect("docs/ is writable");
     }
-    let found = std::fs::read_to_string(&path).expect("docs/scaling.md");
-    assert!(found == generated, "docs/scaling.md differs from the model; run `make docs`");
+    let found = std::fs::read_to_string(&path).expect("docs/operate/scaling.md");
+    assert!(found == generated, "docs/operate/scaling.md differs from the model; run `make docs`");
 }

@@ -3,7 +3,7 @@
 //! separately. Instances estimate that clock from round trips, as in production.
 //!
 //! A seed determines a schedule, and a schedule determines its run: one thread, virtual time, no
-//! randomness outside the seed. After each run, laws taken from `docs/modes.md` judge the history.
+//! randomness outside the seed. After each run, laws taken from `docs/guides/modes.md` judge the history.
 //! A failing schedule is shrunk and printed.
 //!
 //! The simulators of `src/modes/leased/tests` and `src/modes/synced/tests` cover what this one does
@@ -128,7 +128,7 @@ fn run_all(seeds: &Range<u64>, all: bool) -> Summary {
     std::mem::take(&mut *lock(&summary))
 }
 
-/// Every guarantee of `docs/modes.md` holds on every schedule, and enough schedules test it.
+/// Every guarantee of `docs/guides/modes.md` holds on every schedule, and enough schedules test it.
 #[test]
 fn guarantees_hold_on_random_schedules() {
     let first = number("WEIR_SIMULATION_FROM").unwrap_or(0);

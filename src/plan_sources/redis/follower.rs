@@ -35,7 +35,7 @@ const PAGES_MAX: usize = 100;
 
 /// The error after a loss of data.
 const LOST: &str = "Redis has lost the plans, and the last ones stay; write them again, with \
-                    `weir plans set` or as docs/plans.md shows";
+                    `weir plans set` or as docs/guides/plans.md shows";
 
 /// The state of the thread.
 pub(super) struct Follower {
@@ -214,6 +214,6 @@ fn store_text(error: StoreError) -> String {
 
 fn stream_text() -> String {
     format!(
-        "{CHANGES_KEY} is no stream of changes; delete it, and write plans as docs/plans.md shows"
+        "{CHANGES_KEY} is no stream of changes; delete it, and write plans as docs/guides/plans.md shows"
     )
 }

@@ -16,7 +16,7 @@ fn variables_without_effect_are_listed_in_one_warning() {
     let warnings = run(NO_FILE, &env, Flags::default()).expect("valid").warnings;
     let expected = [
         "these variables have no effect: REDIS_SOCKET_TYPE (weir uses its own Redis client; see \
-         docs/redis.md)",
+         docs/operate/redis.md)",
         "WEIR_GRPC_LISTEN is ignored; did you mean WEIR__GRPC__LISTEN?",
     ];
     assert_eq!(warnings, expected);

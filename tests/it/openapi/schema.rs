@@ -1,5 +1,5 @@
-//! A validator of JSON for the part of JSON Schema that docs/openapi.yaml uses. An unknown keyword
-//! fails the test, so that none is silently ignored.
+//! A validator of JSON for the part of JSON Schema that docs/reference/openapi.yaml uses. An unknown
+//! keyword fails the test, so that none is silently ignored.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The compose service of docs/migration.md, as a process: the entry point of the image with the
+//! The compose service of docs/start/migration.md, as a process: the entry point of the image with the
 //! command and the variables of the service.
 
 use std::fs::create_dir_all;
@@ -17,7 +17,7 @@ use crate::support::yaml;
 /// The service on the page.
 fn service() -> Value {
     let pages = pages();
-    let page = pages.iter().find(|page| page.name == "docs/migration.md").expect("the page");
+    let page = pages.iter().find(|page| page.name == "docs/start/migration.md").expect("the page");
     let blocks = page.blocks();
     let block = blocks.iter().find(|block| block.language == "yaml").expect("a compose file");
     yaml::json(block.text)["services"]["ratelimit"].clone()

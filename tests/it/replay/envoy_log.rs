@@ -25,10 +25,10 @@ descriptors:
         rate_limit: { name: site, unit: day, requests_per_unit: 6 }
 ";
 
-/// The access log that docs/replay.md shows, for the file at `path`, indented as a field of the
+/// The access log that docs/guides/replay.md shows, for the file at `path`, indented as a field of the
 /// example's connection manager.
 fn access_log(path: &Path) -> String {
-    let page = include_str!("../../../docs/replay.md");
+    let page = include_str!("../../../docs/guides/replay.md");
     let block = page.split("```yaml\naccess_log:\n").nth(1).expect("the page has it");
     let block = block.split("```").next().expect("its end");
     let shown = "/var/log/envoy/calls.jsonl";

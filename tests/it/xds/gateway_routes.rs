@@ -33,8 +33,8 @@ struct Case {
     call: &'static str,
     headers: &'static [(&'static str, &'static str)],
     statuses: &'static [u16],
-    /// `x-ratelimit-limit` of the last response: the limit with the fewest remaining hits, then all. Empty
-    /// without this header. `None` is not compared, because two filters add it.
+    /// `x-ratelimit-limit` of the last response: the limit with the fewest remaining hits, then all.
+    /// Empty without this header. `None` is not compared, because two filters add it.
     limit: Option<&'static str>,
 }
 
@@ -341,7 +341,7 @@ fn certificates_of_envoy_can_be_verified() {
     gateway.check(&case("with a certificate", "plain GET /", &[], &[200], "3, 3;w=3600"));
 }
 
-/// The overlays of docs/envoy-gateway.md change the limits that they name.
+/// The overlays of docs/start/envoy-gateway.md change the limits that they name.
 #[test]
 fn the_example_overlays_fit_the_rules() {
     let manifest = yaml::json(include_str!("../../../examples/envoy-gateway/overlays.yaml"));

@@ -12,7 +12,7 @@ use weir::time::Micros;
 
 use super::origin::Origin;
 
-/// Every algorithm, in the order of docs/algorithms.md.
+/// Every algorithm, in the order of docs/reference/algorithms.md.
 pub(crate) const ALGORITHMS: [Algorithm; 6] = [
     Algorithm::FixedWindow,
     Algorithm::SlidingWindow,

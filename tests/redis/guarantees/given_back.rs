@@ -1,7 +1,7 @@
 //! Hits that one instance gives back after another one has denied a request for lack of them.
 //!
 //! The other instance denies from memory for at most one second after Redis has room
-//! (docs/modes.md, over-limit cache), whatever the length of the window.
+//! (docs/guides/modes.md, over-limit cache), whatever the length of the window.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! Leased buckets of a single instance, beside exact ones that get the same requests.
 //!
-//! One instance allows exactly what `exact` allows, at any rate (docs/modes.md, leased). Calls that
-//! are slower than the credits expire must not lose credits that a later burst needs.
+//! One instance allows exactly what `exact` allows, at any rate (docs/guides/modes.md, leased). Calls
+//! that are slower than the credits expire must not lose credits that a later burst needs.
 
 use std::thread;
 use std::time::Duration;

@@ -42,7 +42,7 @@ struct Hits {
     passed: u64,
 }
 
-/// After SIGTERM, Redis has every hit that passed, and none twice (docs/modes.md, synced).
+/// After SIGTERM, Redis has every hit that passed, and none twice (docs/guides/modes.md, synced).
 #[test]
 fn an_orderly_end_loses_no_synced_hit() {
     let _permit = exclusive();

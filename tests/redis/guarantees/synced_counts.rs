@@ -39,7 +39,7 @@ descriptors:
 }
 
 /// A single instance never exceeds a limit, although the requests to each counter arrive before,
-/// during and after its first call to Redis (docs/modes.md, synced).
+/// during and after its first call to Redis (docs/guides/modes.md, synced).
 #[test]
 fn one_synced_instance_never_exceeds_its_limit() {
     let _permit = exclusive();

@@ -55,7 +55,7 @@ impl Results {
     }
 }
 
-/// All steps. Writes target/rlqs/acceptance.csv and docs/rlqs/acceptance.svg.
+/// All steps. Writes target/rlqs/acceptance.csv and docs/guides/rlqs/acceptance.svg.
 #[test]
 #[ignore = "`make rlqs` runs it"]
 fn rlqs_passes_the_acceptance() {
@@ -70,7 +70,7 @@ fn rlqs_passes_the_acceptance() {
     control(&mut results);
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (path, text) in
-        [("target/rlqs/acceptance.csv", &results.csv), ("docs/rlqs/acceptance.svg", &svg)]
+        [("target/rlqs/acceptance.csv", &results.csv), ("docs/guides/rlqs/acceptance.svg", &svg)]
     {
         let path = root.join(path);
         create_dir_all(path.parent().expect("a folder")).expect("a folder that can be written");

@@ -1,4 +1,4 @@
-//! The laws: guarantees of `docs/modes.md`, checked on the history of one run.
+//! The laws: guarantees of `docs/guides/modes.md`, checked on the history of one run.
 
 use crate::algorithm;
 use crate::limit::{Algorithm, Limit, Mode};

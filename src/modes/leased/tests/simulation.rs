@@ -108,7 +108,7 @@ async fn drive(
         }
         let hits = [1, 1, 1, 1, 2, 5, 0][rng.below(7) as usize];
         // A thread may be stopped after it has read the clock, for less than the second that Redis
-        // keeps an ended counter (docs/redis.md, Clocks). The oracle of sliding windows needs
+        // keeps an ended counter (docs/operate/redis.md, Clocks). The oracle of sliding windows needs
         // to know in which window a request counted, so none is in flight at the edge of a window.
         let slides = limit.algorithm == Algorithm::SlidingWindow;
         let into = cluster.now().0 % EDGES;

@@ -42,7 +42,7 @@ fn the_docs_state_the_memory_of_a_counter() {
         let path = format!("{}/{name}", env!("CARGO_MANIFEST_DIR"));
         std::fs::read_to_string(path).expect("a page of the repository")
     };
-    let pages = [("README.md", page("README.md")), ("docs", page("docs/algorithms.md"))];
+    let pages = [("README.md", page("README.md")), ("docs", page("docs/reference/algorithms.md"))];
     for algorithm in Algorithm::ALL {
         let (one, several) = memory(algorithm);
         for (name, text) in &pages {
