@@ -11,6 +11,7 @@ use anyhow::Context;
 use weir_bench::{KeyDistribution, Pacing, Plan};
 
 use crate::child::Server;
+use crate::comparison::{Comparison, PacedService};
 use crate::envoy_ratelimit::{EnvoyRatelimit, PIPELINES};
 use crate::figures::{Figures, median};
 use crate::redis::Redis;
@@ -97,6 +98,7 @@ pub(crate) fn measure(
                 figures.add(&fleet.redis_cpu_figure(name), 1e5 * costs.redis);
                 figures.add(&fleet.instances_cpu_figure(name), 1e5 * costs.instances);
                 figures.add(&fleet.latency_figure(name), costs.p50_us);
+                figures.add(&fleet.achieved_figure(name), 100.0 * costs.achieved);
                 if let Some(share) = costs.by_fallback {
                     figures.add(&fleet.fallback_figure(name), 100.0 * share);
                 }
@@ -156,6 +158,8 @@ struct Costs {
     instances: f64,
     /// The median latency of the instance in the middle, in microseconds.
     p50_us: f64,
+    /// The share of the offered calls that were decided.
+    achieved: f64,
     /// The share of calls that the fallback decided, in the instance with the largest share; `None`
     /// without weir.
     by_fallback: Option<f64>,
@@ -181,13 +185,34 @@ impl Fleet {
         format!("{}: p50, us: {service}", self.name())
     }
 
+    fn achieved_figure(self, service: &str) -> String {
+        format!("{}: achieved, %: {service}", self.name())
+    }
+
     fn fallback_figure(self, service: &str) -> String {
         format!("{}: by fallback, %: {service}", self.name())
     }
 
     /// The CPU time of Redis for `service`, divided by that for envoyproxy/ratelimit, without or
     /// with pipelines, whichever makes the ratio larger.
-    pub(crate) fn ratio(self, figures: &Figures, service: &str) -> Option<f64> {
+    pub(crate) fn comparison(self, figures: &Figures, service: &str) -> Comparison {
+        self.compared(figures, self.ratio(figures, service), &[service])
+    }
+
+    /// The comparison of `services` with envoyproxy/ratelimit that has this ratio.
+    fn compared(self, figures: &Figures, ratio: Option<f64>, services: &[&str]) -> Comparison {
+        let peers = ENVOY_RATELIMIT.iter().filter(|peer| !services.contains(peer));
+        let names = services.iter().chain(peers);
+        Comparison::new(ratio, names.map(|name| self.paced(figures, name)))
+    }
+
+    fn paced(self, figures: &Figures, service: &str) -> Option<PacedService> {
+        let p50_us = figures.get(&self.latency_figure(service))?;
+        let achieved = figures.get(&self.achieved_figure(service))?;
+        Some(PacedService { name: service.to_owned(), p50_ms: p50_us / 1e3, achieved })
+    }
+
+    fn ratio(self, figures: &Figures, service: &str) -> Option<f64> {
         let of = self.redis_cpu_figure(service);
         let [without, with] =
             ENVOY_RATELIMIT.map(|by| figures.ratio(&of, &self.redis_cpu_figure(by)));
@@ -216,7 +241,8 @@ impl Fleet {
             by_fallback = Some(share.max(by_fallback.unwrap_or_default()));
         }
         let (redis, instances) = ((after - before) / calls, cpu_seconds / calls);
-        Ok(Costs { redis, instances, p50_us, by_fallback })
+        let due = f64::from(self.instances) * f64::from(self.rate) * plan.duration.as_secs_f64();
+        Ok(Costs { redis, instances, p50_us, achieved: calls / due, by_fallback })
     }
 }
 
@@ -251,7 +277,7 @@ fn load(instances: &[Server], plan: &Plan) -> anyhow::Result<Loads> {
         // With the same seed, all instances would have the same keys at the same time.
         for (instance, seed) in instances.iter().zip(1..) {
             let plan = Plan { seed, ..plan.clone() };
-            loads.push(scope.spawn(move || instance.load(&plan)));
+            loads.push(scope.spawn(move || instance.paced_load(&plan)));
         }
         let (mut calls, mut cpu_seconds, mut medians) = (0.0, 0.0, Vec::new());
         for load in loads {
@@ -265,22 +291,25 @@ fn load(instances: &[Server], plan: &Plan) -> anyhow::Result<Loads> {
     })
 }
 
-/// The targets of every fleet: the name, the figure, and its upper bound. There are none without
+/// The targets of every fleet: the name, the ratio, and its upper bound. There are none without
 /// figures of envoyproxy/ratelimit.
-pub(crate) fn targets(figures: &Figures) -> Vec<(String, f64, f64)> {
+pub(crate) fn targets(figures: &Figures) -> Vec<(String, Comparison, f64)> {
     let mut targets = Vec::new();
     for fleet in FLEETS {
-        let ratio = |name: &str| fleet.ratio(figures, name);
         let with_functions =
             |service: &Service| matches!(service, Service::Weir { functions: "auto", .. });
         let all = SERVICES.iter().filter(|(_, service)| with_functions(service));
-        let largest = all.filter_map(|(name, _)| ratio(name)).reduce(f64::max);
-        let Some((fixed, largest)) = ratio(FIXED_WINDOW).zip(largest) else { continue };
+        let all: Vec<&str> = all.map(|(name, _)| *name).collect();
+        let largest = all.iter().filter_map(|name| fleet.ratio(figures, name)).reduce(f64::max);
+        if largest.is_none() {
+            continue;
+        }
         let what = |algorithm: &str| {
             let name = fleet.name();
             format!("{name}: Redis CPU per call by {algorithm}, of envoyproxy/ratelimit's")
         };
-        targets.push((what("fixed_window"), fixed, 1.1));
+        targets.push((what("fixed_window"), fleet.comparison(figures, FIXED_WINDOW), 1.1));
+        let largest = fleet.compared(figures, largest, &all);
         targets.push((what("the algorithm of one tier that costs most"), largest, 1.5));
     }
     targets

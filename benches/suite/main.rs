@@ -15,6 +15,7 @@ mod baseline;
 mod batches;
 mod chart;
 mod child;
+mod comparison;
 mod envoy_config;
 mod envoy_ratelimit;
 mod faults;

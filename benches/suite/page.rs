@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::chart::{bars, short};
+use crate::comparison::{ACHIEVED_MIN, P50_MS_MAX};
 use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
 use crate::faults::FAULTS;
 use crate::figures::Figures;
@@ -34,6 +35,9 @@ pub(crate) fn write(
     let page = TEXT
         .replace("{{facts}}", facts.trim_end())
         .replace("{{fallback}}", &shown(figures, "Redis: decided by fallback, %"))
+        .replace("{{p50_max}}", &P50_MS_MAX.to_string())
+        .replace("{{achieved_min}}", &ACHIEVED_MIN.to_string())
+        .replace("{{summary_rate}}", &through_envoy::SUMMARY_RATE.to_string())
         .replace("{{rounds}}", &rounds.to_string())
         .replace("{{result}}", through_envoy::summary(figures).trim_end())
         .replace("{{through_envoy}}", through_envoy::table(figures).trim_end())
@@ -151,7 +155,7 @@ pub(crate) fn fleets(figures: &Figures) -> String {
     for fleet in FLEETS {
         for (service, _) in SERVICES {
             let Some(redis) = figures.get(&fleet.redis_cpu_figure(service)) else { continue };
-            let ratio = fleet.ratio(figures, service).map_or("-".to_owned(), short);
+            let ratio = fleet.comparison(figures, service).cell(short);
             let cpu = shown(figures, &fleet.instances_cpu_figure(service));
             let p50 = shown(figures, &fleet.latency_figure(service));
             let (fleet, redis) = (fleet.name(), short(redis));
@@ -214,7 +218,7 @@ fn charts(figures: &Figures) -> Vec<(&'static str, String)> {
         row("weir from memory", "saturated: CPU s per 100 000: memory"),
         row("weir on Redis", "saturated: CPU s per 100 000: Redis"),
         tenth("Redis under weir", "saturated: Redis CPU s per million"),
-        tenth("Redis, one EVALSHA each", "one EVALSHA each: Redis CPU s per million"),
+        tenth("Redis, one FCALL each", "one FCALL each: Redis CPU s per million"),
     ];
     let mut latency = Vec::new();
     for point in ["p50", "p90", "p99", "p99.9"] {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use weir_bench::{Pacing, Plan, Report};
 
 use crate::child::Server;
+use crate::comparison::PacedService;
 use crate::figures::Figures;
 use crate::redis::{Pings, Redis};
 use crate::{KEYS, Options, open, saturated};
@@ -87,7 +88,7 @@ pub(crate) fn measure(options: &Options, folder: &Path) -> anyhow::Result<Figure
             for one in &servers {
                 // Sent beside every server, so that all have the same conditions.
                 let pings = redis.as_ref().map(Redis::ping).transpose()?;
-                let (report, _) = one.server.load(&open(options))?;
+                let (report, _) = one.server.paced_load(&open(options))?;
                 latencies(one.name, &report, &mut figures);
                 let p99 = pings.map(Pings::p99).transpose()?;
                 if let Some(p99) = p99.filter(|_| one.name == "Redis") {
@@ -97,7 +98,8 @@ pub(crate) fn measure(options: &Options, folder: &Path) -> anyhow::Result<Figure
         }
         if let Some((redis, call)) = redis.as_ref().zip(call.as_ref()) {
             let cost = redis.script_cost(call, KEYS, options.seconds / 2)?;
-            figures.add("one EVALSHA each: Redis CPU s per million", 1e6 * cost);
+            let command = String::from_utf8_lossy(&call[0]).to_uppercase();
+            figures.add(&format!("one {command} each: Redis CPU s per million"), 1e6 * cost);
             let cost = redis.plain_cost(KEYS)?;
             figures.add("one plain EVALSHA each: Redis CPU s per million", 1e6 * cost);
         }
@@ -151,4 +153,20 @@ fn latencies(name: &str, report: &Report, figures: &mut Figures) {
     if let Some(lateness) = &report.lateness_us {
         figures.add(&format!("open: sent late p99, us: {name}"), lateness.p99);
     }
+    if let Some(rate) = report.rate {
+        let achieved = report.decided as f64 / (rate * report.seconds);
+        figures.add(&format!("open: achieved, %: {name}"), 100.0 * achieved);
+    }
+}
+
+/// The server with this name in the figures, in its open loops.
+pub(crate) fn paced(figures: &Figures, name: &str) -> Option<PacedService> {
+    let p50_us = figures.get(&format!("open: p50, us: {name}"))?;
+    let achieved = figures.get(&format!("open: achieved, %: {name}"))?;
+    let name = match name {
+        "memory" => "weir from memory",
+        "Redis" => "weir on Redis",
+        other => other,
+    };
+    Some(PacedService { name: name.to_owned(), p50_ms: p50_us / 1e3, achieved })
 }

@@ -1,0 +1,83 @@
+//! A comparison of services under a fixed rate of calls.
+//!
+//! An overloaded service has a queue, and its costs and latencies are those of the queue. So a ratio to
+//! them is withheld.
+
+/// The median latency over which a service on loopback is overloaded, in milliseconds.
+pub(crate) const P50_MS_MAX: f64 = 3.0;
+/// The share of the offered calls below which a service is overloaded, in percent.
+pub(crate) const ACHIEVED_MIN: f64 = 98.0;
+
+/// A service under a fixed rate of calls.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PacedService {
+    pub(crate) name: String,
+    pub(crate) p50_ms: f64,
+    /// The completed calls, in percent of those offered.
+    pub(crate) achieved: f64,
+}
+
+impl PacedService {
+    fn is_overloaded(&self) -> bool {
+        let keeps_up = self.p50_ms <= P50_MS_MAX && self.achieved >= ACHIEVED_MIN;
+        !keeps_up
+    }
+}
+
+/// The result of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Comparison {
+    Measured(f64),
+    /// The services that were overloaded, at least one.
+    Overloaded(Vec<PacedService>),
+    NotMeasured,
+}
+
+impl Comparison {
+    /// The comparison with this ratio. `services` are all that the ratio depends on, and `None` is one
+    /// without figures.
+    pub(crate) fn new(
+        ratio: Option<f64>,
+        services: impl IntoIterator<Item = Option<PacedService>>,
+    ) -> Comparison {
+        let services: Option<Vec<PacedService>> = services.into_iter().collect();
+        let Some((ratio, mut services)) = ratio.zip(services) else {
+            return Comparison::NotMeasured;
+        };
+        services.retain(PacedService::is_overloaded);
+        if services.is_empty() {
+            Comparison::Measured(ratio)
+        } else {
+            Comparison::Overloaded(services)
+        }
+    }
+
+    /// The text of a cell: the ratio by `show`, or why there is none.
+    pub(crate) fn cell(&self, show: impl Fn(f64) -> String) -> String {
+        match self {
+            Comparison::Measured(ratio) => show(*ratio),
+            Comparison::Overloaded(services) => {
+                let names: Vec<&str> = services.iter().map(|one| one.name.as_str()).collect();
+                format!("overloaded: {}", names.join("; "))
+            }
+            Comparison::NotMeasured => "-".to_owned(),
+        }
+    }
+
+    /// Whether the ratio keeps a target, for the last cell of its row.
+    pub(crate) fn verdict(&self, is_kept: impl Fn(f64) -> bool) -> String {
+        match self {
+            Comparison::Measured(ratio) if is_kept(*ratio) => String::new(),
+            Comparison::Measured(_) => "**missed**".to_owned(),
+            Comparison::Overloaded(services) => {
+                let reason = |one: &PacedService| {
+                    let PacedService { name, p50_ms, achieved } = one;
+                    format!("{name} had a p50 of {p50_ms:.1} ms and achieved {achieved:.1} %")
+                };
+                let reasons: Vec<String> = services.iter().map(reason).collect();
+                format!("not comparable: {}", reasons.join("; "))
+            }
+            Comparison::NotMeasured => "**not measured**".to_owned(),
+        }
+    }
+}
