@@ -173,6 +173,7 @@ accuracy: ## how far sliding_window is from an exact log
 
 # Measures all figures of docs/design/performance.md and writes it. BENCH has options, for example '--rounds 1 --millions 1',
 # or '--envoy-ratelimit PATH' to measure that build too. It needs the newest Envoy.
+# `make bench docs` publishes the figures: it also writes the costs of `weir plan` and their page.
 bench: redis envoy-$(firstword $(ENVOYS)) ## measure docs/design/performance.md
 	$(CARGO) bench --locked --bench suite -- $(BENCH)
 
@@ -219,7 +220,9 @@ helm-test: target/helm/venv $(ENVOYS:%=envoy-%) ## the chart, the Dockerfile and
 # and the table of its values.
 docs: helm-docs ## generate the pages of settings and values
 
+# The second command compiles the costs that the first one takes from the figures of `make bench`.
 docs-settings:
+	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --quiet --lib measured_costs_match
 	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --workspace --quiet --lib generated_docs_match
 
 helm-docs: target/helm/venv docs-settings

@@ -3,13 +3,10 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use super::measured::ROUND_TRIP;
 use crate::limit::{Algorithm, Limit, Mode};
 use crate::rules::{Rule, RuleLimit};
 use crate::settings::{FunctionChoice, Settings};
-
-/// The round trip to Redis if none is given: the median on Redis less that from memory, at 5 000 calls
-/// per second, in docs/design/performance.md.
-const ROUND_TRIP_DEFAULT: Duration = Duration::from_micros(470);
 
 /// The workers of an instance if the settings leave them to the machine: those of the machine of
 /// docs/design/performance.md.
@@ -83,7 +80,7 @@ impl Inputs {
             instances: None,
             primaries: None,
             workers: 1,
-            round_trip: ROUND_TRIP_DEFAULT,
+            round_trip: Duration::from_secs_f64(ROUND_TRIP),
             rules,
             connections_per_thread: 1,
             batch_steps_max: settings.redis.max_batch_size as f64,

@@ -12,6 +12,7 @@ use crate::store::redis::script::EncodedStep;
 use crate::time::Micros;
 
 mod measured_points;
+mod published_costs;
 
 /// The inputs of one rule with these fields of `rate_limit`.
 fn inputs(calls: f64, rate_limit: &str, counters: u64) -> Inputs {

@@ -1,7 +1,8 @@
 //! The model beside measurements that its costs do not come from.
 
+use super::published_costs::figure;
 use super::*;
-use crate::capacity::measured::FORMER_SCRIPT_RATIO;
+use crate::capacity::measured::REDIS_CALL_RATIO;
 use crate::capacity::primaries::redis_seconds;
 
 /// The bound of a prediction divided by its measurement, and of the inverse.
@@ -42,40 +43,13 @@ fn script_calls_match_the_page_of_modes() {
     assert_eq!(rows, 18);
 }
 
-/// The value of a row of docs/design/performance/figures.csv.
-fn figure(name: &str) -> f64 {
-    let rows = include_str!("../../../docs/design/performance/figures.csv").lines();
-    let values = rows.filter_map(|row| row.strip_prefix(&format!("\"{name}\",")));
-    let value = values.filter_map(|values| values.split(',').next()).next();
-    value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no figure {name}"))
-}
-
-/// One instance of two workers on one Redis, saturated. That build had scripts of the former text.
+/// One instance of two workers on one Redis, saturated.
 #[test]
 fn redis_cpu_matches_the_saturated_service() {
     let calls = figure("saturated: calls per second: Redis");
     let hottest = on(&inputs(calls, EXACT, 100_000), 1, 1).hottest_primary;
-    let seconds = redis_seconds(
-        hottest.script_calls_per_second,
-        hottest.steps_per_second,
-        FORMER_SCRIPT_RATIO,
-    );
+    let seconds =
+        redis_seconds(hottest.script_calls_per_second, hottest.steps_per_second, REDIS_CALL_RATIO);
     let predicted = seconds / hottest.steps_per_second * 1e6;
     check("Redis CPU, us per decision", predicted, figure("saturated: Redis CPU s per million"));
-}
-
-/// The costs are those of the pages that they name, rounded to three digits.
-#[test]
-fn measured_costs_match_their_sources() {
-    use crate::capacity::measured::{INSTANCE_CALL, INSTANCE_STEP, REDIS_STEP, redis_call};
-    let per_call = |name: &str| figure(&format!("saturated: CPU s per 100 000: {name}")) / 1e5;
-    let one_evalsha = figure("one EVALSHA each: Redis CPU s per million") / 1e6;
-    for (what, cost, source) in [
-        ("memory", INSTANCE_CALL, per_call("memory")),
-        ("Redis", INSTANCE_CALL + INSTANCE_STEP, per_call("Redis")),
-        ("one EVALSHA each", redis_call(FORMER_SCRIPT_RATIO) + REDIS_STEP, one_evalsha),
-    ] {
-        let is_rounded = (cost / source - 1.0).abs() < 0.005;
-        assert!(is_rounded, "{what}: {cost:e} of measured.rs is {source:e} in figures.csv");
-    }
 }
