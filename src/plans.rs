@@ -31,9 +31,11 @@ mod book;
 mod compiled;
 mod customer_cache;
 mod customer_hash;
+mod customer_load;
 mod customer_table;
 mod customers_csv;
 mod json_book;
+mod line_blocks;
 mod plan_names;
 mod plan_value;
 mod published;
@@ -46,6 +48,7 @@ pub use book::{
     PLANS_MAX, PlanBook, PlanId, PlanNumbers, check_customer_name, check_plan_name,
 };
 pub use customer_cache::CustomerCache;
+pub use customer_load::load_customers;
 pub use customer_table::{CustomerTable, CustomerTableBuilder};
 pub use customers_csv::{CustomersError, count_lines, read_customers};
 pub use published::PlanSelection;

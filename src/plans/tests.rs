@@ -9,6 +9,7 @@ mod books;
 mod cache;
 mod csv;
 mod deciding;
+mod load;
 mod table;
 
 /// A book with two sizes of plans, an unlimited one, and one without the limit `calls`.

@@ -10,7 +10,7 @@ use crate::app::texts;
 use crate::app::watch::Digest;
 use crate::bounded_file;
 use crate::escape::one_line;
-use crate::plans::{CustomerTable, PlanBook, Plans, count_lines, read_customers};
+use crate::plans::{CustomerTable, PlanBook, Plans, count_lines, load_customers};
 use crate::settings::{PlanSourceKind, PlansSettings};
 
 /// Most bytes of `plans.file`.
@@ -101,9 +101,8 @@ impl PlanFiles {
         let room = lines.saturating_add(customers.len()).min(self.max_customers);
         let mut table = plans.table(&book, room);
         if let Some(path) = &self.customers_file {
-            let lines = open(path).map_err(|what| of_customers(path, &what))?;
-            read_customers(lines, |customer, plan| table.add(customer, plan))
-                .map_err(|error| of_customers(path, &error))?;
+            let file = open(path).map_err(|what| of_customers(path, &what))?;
+            load_customers(file, &mut table).map_err(|error| of_customers(path, &error))?;
         }
         // After those of the other file, so that they take precedence.
         for (customer, plan) in &customers {
@@ -120,19 +119,19 @@ impl PlanFiles {
         if bytes > bytes_max.saturating_add(BUFFER_BYTES as u64) {
             return Err(format!("{bytes} bytes are too many customers; raise plans.max_customers"));
         }
-        count_lines(open(path)?).map_err(|error| error.to_string())
+        let lines = BufReader::with_capacity(BUFFER_BYTES, open(path)?);
+        count_lines(lines).map_err(|error| error.to_string())
     }
 }
 
 /// Opens a regular file.
-fn open(path: &Path) -> Result<BufReader<File>, String> {
+fn open(path: &Path) -> Result<File, String> {
     // Checked before, because opening a named pipe would wait for a writer.
     let about = fs::metadata(path).map_err(|error| error.to_string())?;
     if !about.is_file() {
         return Err("it is not a regular file".to_owned());
     }
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    Ok(BufReader::with_capacity(BUFFER_BYTES, file))
+    File::open(path).map_err(|error| error.to_string())
 }
 
 fn stamp(path: &Path) -> Option<FileStamp> {
