@@ -146,19 +146,12 @@ impl HttpReader {
     /// # Errors
     /// Why they are invalid.
     fn activate(&self, body: &PlansBody) -> Result<(), String> {
-        let (book, customers) = parse(body)?;
+        let (book, customers) = parse(body, self.max_customers)?;
         // A defect of the server must not remove all plans.
         if book.is_empty() {
             return Err(NO_PLANS.to_owned());
         }
-        let (count, max) = (customers.len(), self.max_customers);
-        if count > max {
-            return Err(format!(
-                "the answer of plans.url has {count} customers, more than {max}; raise \
-                 plans.max_customers"
-            ));
-        }
-        let mut table = self.plans.table(&book, count);
+        let mut table = self.plans.table(&book, customers.len());
         for (customer, plan) in &customers {
             table.add(customer, plan)?;
         }
@@ -169,20 +162,22 @@ impl HttpReader {
     }
 }
 
-/// The plans and the customers of an answer: JSON if it says so or looks so, else YAML.
-fn parse(body: &PlansBody) -> Result<(PlanBook, CustomerPlans), String> {
+/// The plans and the customers of an answer: JSON if it says so or looks so, else YAML. At most
+/// `customers_max` customers are kept in memory while it is read.
+fn parse(body: &PlansBody, customers_max: usize) -> Result<(PlanBook, CustomerPlans), String> {
     let named = |error: String| format!("the answer of plans.url is invalid: {error}");
     let text = std::str::from_utf8(&body.bytes);
     let text = text.map_err(|_| named("it is not UTF-8".to_owned()))?;
     if body.is_json {
-        return PlanBook::parse_json_text(text).map_err(named);
+        return PlanBook::parse_json_text_within(text, customers_max).map_err(named);
     }
     if text.trim_start().starts_with('{')
-        && let Ok(plans) = PlanBook::parse_json_text(text)
+        && let Ok(plans) = PlanBook::parse_json_text_within(text, customers_max)
     {
         return Ok(plans);
     }
-    PlanBook::parse_yaml(text, "plans.url").map_err(|problems| named(joined(&problems)))
+    let read = PlanBook::parse_yaml_within(text, "plans.url", customers_max);
+    read.map_err(|problems| named(joined(&problems)))
 }
 
 #[cfg(test)]
@@ -199,7 +194,7 @@ mod tests {
         let yaml = "plans:\n  free: { calls: 100 }\ncustomers:\n  acme: free\n";
         let flow = "{plans: {free: {calls: 100}}, customers: {acme: free}}";
         for body in [body(json, true), body(json, false), body(yaml, false), body(flow, false)] {
-            let (book, customers) = parse(&body).unwrap();
+            let (book, customers) = parse(&body, 1).unwrap();
             assert_eq!(book.len(), 1);
             assert_eq!(customers, [("acme".to_owned(), "free".to_owned())]);
         }
@@ -209,10 +204,32 @@ mod tests {
     fn content_that_is_none_is_refused() {
         let html = "<!doctype html><title>Log in</title>";
         for body in [body(html, false), body(html, true), body("", true), body("[]", true)] {
-            let error = parse(&body).err().unwrap();
+            let error = parse(&body, 1).err().unwrap();
             assert!(error.starts_with("the answer of plans.url is invalid: "), "{error}");
         }
         let binary = PlansBody { bytes: vec![0xff], is_json: true, etag: None };
-        assert!(parse(&binary).err().unwrap().ends_with("it is not UTF-8"));
+        assert!(parse(&binary, 1).err().unwrap().ends_with("it is not UTF-8"));
+    }
+
+    /// The text ends within the first customer that is too many. So that is found before the rest is read.
+    #[test]
+    fn customers_are_bounded_while_they_are_read() {
+        let json = r#"{"plans": {"free": {"calls": 1}}, "customers": {"a": "free", "b": "free""#;
+        let error = parse(&body(json, true), 1).err().unwrap();
+        assert!(error.contains("more than 1 customers (raise plans.max_customers)"), "{error}");
+        let error = parse(&body(json, true), 2).err().unwrap();
+        assert!(error.contains("EOF while parsing"), "{error}");
+        let yaml = "plans: { free: { calls: 1 } }\ncustomers: { a: free, b: free, c: free }\n";
+        let error = parse(&body(yaml, false), 2).err().unwrap();
+        assert!(error.contains("more than 2 customers; raise plans.max_customers"), "{error}");
+        assert_eq!(error.matches("more than").count(), 1, "{error}");
+        for max in [3, 4] {
+            assert_eq!(parse(&body(yaml, false), max).unwrap().1.len(), 3);
+        }
+        let whole = format!("{json}}}}}");
+        assert_eq!(parse(&body(&whole, true), 2).unwrap().1.len(), 2);
+        let error = parse(&body(&whole, false), 1).err().unwrap();
+        assert!(error.contains("more than 1 customers"), "{error}");
+        assert!(parse(&body(&format!("{whole} x"), true), 2).is_err(), "text after the end");
     }
 }

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use super::book::{
@@ -20,16 +20,21 @@ const PROBLEMS_MAX: usize = 10;
 #[derive(Default)]
 struct PlanDocument {
     plans: Option<Map<String, Value>>,
-    customers: Option<CustomerEntries>,
+    customers: CustomerPlans,
 }
 
-impl<'de> Deserialize<'de> for PlanDocument {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PlanDocument, D::Error> {
-        deserializer.deserialize_map(DocumentVisitor)
+/// Reads the top of a document with at most this number of customers.
+struct DocumentVisitor {
+    customers_max: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for DocumentVisitor {
+    type Value = PlanDocument;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<PlanDocument, D::Error> {
+        deserializer.deserialize_map(self)
     }
 }
-
-struct DocumentVisitor;
 
 impl<'de> Visitor<'de> for DocumentVisitor {
     type Value = PlanDocument;
@@ -43,7 +48,10 @@ impl<'de> Visitor<'de> for DocumentVisitor {
         while let Some(name) = map.next_key::<String>()? {
             match name.as_str() {
                 "plans" => document.plans = map.next_value()?,
-                "customers" => document.customers = map.next_value()?,
+                "customers" => {
+                    let customers_max = self.customers_max;
+                    document.customers = map.next_value_seed(CustomerVisitor { customers_max })?;
+                }
                 other => {
                     let what = format!("unknown field `{}`", shown(other));
                     return Err(A::Error::custom(format!(
@@ -56,30 +64,46 @@ impl<'de> Visitor<'de> for DocumentVisitor {
     }
 }
 
-/// The map of customers, without a tree of values: there may be millions.
-struct CustomerEntries(CustomerPlans);
+/// Reads the map of customers, without a tree of values: there may be millions. It stops after
+/// `customers_max`.
+struct CustomerVisitor {
+    customers_max: usize,
+}
 
-impl<'de> Deserialize<'de> for CustomerEntries {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<CustomerEntries, D::Error> {
-        deserializer.deserialize_map(CustomerVisitor)
+impl<'de> DeserializeSeed<'de> for CustomerVisitor {
+    type Value = CustomerPlans;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<CustomerPlans, D::Error> {
+        deserializer.deserialize_option(self)
     }
 }
 
-struct CustomerVisitor;
-
 impl<'de> Visitor<'de> for CustomerVisitor {
-    type Value = CustomerEntries;
+    type Value = CustomerPlans;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a map of customers to names of plans")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CustomerEntries, A::Error> {
+    fn visit_none<E: Error>(self) -> Result<CustomerPlans, E> {
+        Ok(Vec::new())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<CustomerPlans, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<CustomerPlans, A::Error> {
+        let max = self.customers_max;
         let mut customers = Vec::new();
         while let Some(entry) = map.next_entry()? {
+            if customers.len() == max {
+                let what = format!("more than {max} customers (raise plans.max_customers)");
+                return Err(A::Error::custom(what));
+            }
             customers.push(entry);
         }
-        Ok(CustomerEntries(customers))
+        Ok(customers)
     }
 }
 
@@ -91,7 +115,8 @@ impl PlanBook {
     ///
     /// The first problems, in one line.
     pub fn parse_json(value: &Value) -> Result<(PlanBook, CustomerPlans), String> {
-        let document = PlanDocument::deserialize(value).map_err(|error| error.to_string())?;
+        let visitor = DocumentVisitor { customers_max: usize::MAX };
+        let document = visitor.deserialize(value).map_err(|error| error.to_string())?;
         document.read()
     }
 
@@ -102,8 +127,23 @@ impl PlanBook {
     ///
     /// The first problems, in one line.
     pub fn parse_json_text(text: &str) -> Result<(PlanBook, CustomerPlans), String> {
-        let document: PlanDocument =
-            serde_json::from_str(text).map_err(|error| error.to_string())?;
+        PlanBook::parse_json_text_within(text, usize::MAX)
+    }
+
+    /// Like [`parse_json_text`](PlanBook::parse_json_text), with at most `customers_max` customers. No
+    /// more are kept in memory while the text is read.
+    ///
+    /// # Errors
+    ///
+    /// The first problems, in one line. More customers are one.
+    pub fn parse_json_text_within(
+        text: &str,
+        customers_max: usize,
+    ) -> Result<(PlanBook, CustomerPlans), String> {
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let document = DocumentVisitor { customers_max }.deserialize(&mut deserializer);
+        let document = document.map_err(|error| error.to_string())?;
+        deserializer.end().map_err(|error| error.to_string())?;
         document.read()
     }
 }
@@ -118,8 +158,7 @@ impl PlanDocument {
                 Err(problem) => problems.push(problem),
             }
         }
-        let CustomerEntries(customers) = self.customers.unwrap_or(CustomerEntries(Vec::new()));
-        for (customer, plan) in &customers {
+        for (customer, plan) in &self.customers {
             let checked = check_customer_name(customer).and_then(|()| check_plan_name(plan));
             problems.extend(checked.err());
             if problems.len() >= PROBLEMS_MAX {
@@ -127,7 +166,7 @@ impl PlanDocument {
             }
         }
         joined(problems)?;
-        Ok((PlanBook::new(plans)?, customers))
+        Ok((PlanBook::new(plans)?, self.customers))
     }
 }
 

@@ -24,7 +24,20 @@ impl PlanBook {
         text: &str,
         file: &str,
     ) -> Result<(PlanBook, CustomerPlans), Vec<RuleProblem>> {
-        let mut reader = PlanReader::new(file);
+        PlanBook::parse_yaml_within(text, file, usize::MAX)
+    }
+
+    /// Like [`parse_yaml`](PlanBook::parse_yaml), with at most `customers_max` customers.
+    ///
+    /// # Errors
+    ///
+    /// Every problem of the text, with its place. More customers are one.
+    pub fn parse_yaml_within(
+        text: &str,
+        file: &str,
+        customers_max: usize,
+    ) -> Result<(PlanBook, CustomerPlans), Vec<RuleProblem>> {
+        let mut reader = PlanReader::new(file, customers_max);
         let parsed = yaml::parse(text);
         for fault in parsed.faults {
             reader.problem(fault.at, fault.what, fault.hint);
@@ -56,13 +69,14 @@ struct PlanReader {
     file: Arc<str>,
     plans: Vec<(String, PlanNumbers)>,
     customers: CustomerPlans,
+    customers_max: usize,
     problems: Vec<RuleProblem>,
 }
 
 impl PlanReader {
-    fn new(file: &str) -> PlanReader {
+    fn new(file: &str, customers_max: usize) -> PlanReader {
         let (plans, customers, problems) = (Vec::new(), Vec::new(), Vec::new());
-        PlanReader { file: file.into(), plans, customers, problems }
+        PlanReader { file: file.into(), plans, customers, customers_max, problems }
     }
 
     fn problem(&mut self, at: Position, what: String, hint: &str) {
@@ -131,6 +145,10 @@ impl PlanReader {
             };
             let checked = check_customer_name(&name.text).and_then(|()| check_plan_name(&plan));
             match checked {
+                Ok(()) if self.customers.len() == self.customers_max => {
+                    let what = format!("more than {} customers", self.customers_max);
+                    return self.problem(name.at, what, "raise plans.max_customers");
+                }
                 Ok(()) => self.customers.push((name.text.to_string(), plan.to_string())),
                 Err(what) => self.problem(name.at, what, ""),
             }
