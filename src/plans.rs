@@ -53,7 +53,7 @@ pub use customer_table::{CustomerTable, CustomerTableBuilder};
 pub use customers_csv::{CustomersError, count_lines, read_customers};
 pub use published::PlanSelection;
 
-use compiled::PlanUse;
+use compiled::{CompiledBook, PlanCompiler, PlanUse};
 use customer_hash::CustomerHash;
 use plan_names::PlanNames;
 use published::{Customers, Published, Selected};
@@ -72,7 +72,10 @@ pub struct Plans {
     config: PlansConfig,
     seed: KeySeed,
     published: ArcSwap<Published>,
-    /// Locked while the content is changed.
+    /// The rules for which plans are compiled. Locked while they are, which takes long for many rules and
+    /// plans, and while the result becomes active. Locked before `writer`.
+    compiler: Mutex<PlanCompiler>,
+    /// Locked while the content is changed. Nothing is compiled meanwhile.
     writer: Mutex<Writer>,
     /// Decisions about customers whose plan is not defined.
     unknown_plans: Sharded<AtomicU64>,
@@ -81,7 +84,6 @@ pub struct Plans {
 /// What only changes need.
 #[derive(Debug, Default)]
 struct Writer {
-    uses: Vec<PlanUse>,
     names: PlanNames,
     /// How many changes of customers were applied.
     changes: u64,
@@ -148,11 +150,12 @@ impl Plans {
             true => Customers::Cache(Arc::new(CustomerCache::new(config.max_customers))),
             false => Customers::Table(Arc::default()),
         };
-        let published = Published::new(Arc::default(), customers, &PlanNames::default(), &[]).0;
+        let published = Published::new(CompiledBook::default(), customers, &PlanNames::default());
         Arc::new(Plans {
             config,
             seed: KeySeed::random(),
             published: ArcSwap::from_pointee(published),
+            compiler: Mutex::default(),
             writer: Mutex::default(),
             unknown_plans: Sharded::default(),
         })
@@ -234,19 +237,22 @@ impl Plans {
 
     /// Replaces all plans and all customers. `customers` was built for `book`.
     pub fn publish(&self, book: PlanBook, customers: CustomerTable) {
-        let mut writer = self.writer();
-        self.replace(&mut writer, Arc::new(book), Customers::Table(Arc::new(customers)));
+        let compiler = self.compiler();
+        let compiled = compiler.compile(Arc::new(book));
+        self.activate(compiled, Some(Customers::Table(Arc::new(customers))));
     }
 
     /// Replaces all plans. The customers in a cache stay. Those of a table have numbers of another book,
     /// so they are removed.
     pub fn publish_book(&self, book: PlanBook) {
-        let mut writer = self.writer();
+        let compiler = self.compiler();
+        let compiled = compiler.compile(Arc::new(book));
+        // A table is replaced only by a caller that has `compiler`, so this one is current.
         let customers = match self.published.load().customers() {
-            Customers::Cache(cache) => Customers::Cache(Arc::clone(cache)),
-            Customers::Table(_) => Customers::Table(Arc::default()),
+            Customers::Cache(_) => None,
+            Customers::Table(_) => Some(Customers::Table(Arc::default())),
         };
-        self.replace(&mut writer, Arc::new(book), customers);
+        self.activate(compiled, customers);
     }
 
     /// Applies a change: sets the plan of a customer in the cache; `None` if the customer has none. The
@@ -313,14 +319,13 @@ impl Plans {
     /// Like [`use_rules`](Plans::use_rules), for rule sets that use the same plans.
     pub fn use_rule_sets(&self, sets: &[&RuleSet]) {
         let uses = PlanUse::all(sets);
-        let mut writer = self.writer();
-        if uses.is_empty() && writer.uses.is_empty() {
+        let mut compiler = self.compiler();
+        if uses.is_empty() && compiler.uses.is_empty() {
             return;
         }
-        writer.uses = uses;
-        let published = self.published.load_full();
-        let (book, customers) = (published.book().clone(), published.customers().clone());
-        self.replace(&mut writer, book, customers);
+        compiler.uses = uses;
+        let book = Arc::clone(self.published.load().book());
+        self.activate(compiler.compile(book), None);
     }
 
     /// All plans.
@@ -352,19 +357,32 @@ impl Plans {
         }
     }
 
-    /// Publishes new content. Logs the warnings that the content before did not have.
-    fn replace(&self, writer: &mut Writer, book: Arc<PlanBook>, customers: Customers) {
-        let (next, warnings) = Published::new(book, customers, &writer.names, &writer.uses);
-        for warning in warnings.iter().filter(|warning| !writer.warnings.contains(warning)) {
+    /// Publishes a compiled book. `None` for `customers`: those that are in memory by now, with all
+    /// changes that came while the book was compiled. Logs the warnings that the content before did not
+    /// have. The caller has the lock of `compiler`.
+    fn activate(&self, mut compiled: CompiledBook, customers: Option<Customers>) {
+        let warnings = std::mem::take(&mut compiled.warnings);
+        let mut writer = self.writer();
+        let new = |warning: &&String| !writer.warnings.contains(warning);
+        let new: Vec<String> = warnings.iter().filter(new).cloned().collect();
+        writer.warnings = warnings;
+        let customers = customers.unwrap_or_else(|| self.published.load().customers().clone());
+        let next = Published::new(compiled, customers, &writer.names);
+        self.swap(&mut writer, next);
+        drop(writer);
+        for warning in new {
             tracing::warn!("{warning}");
         }
-        writer.warnings = warnings;
-        self.swap(writer, next);
     }
 
     fn swap(&self, writer: &mut Writer, next: Published) {
         free(&mut writer.retired);
         writer.retired.push(self.published.swap(Arc::new(next)));
+    }
+
+    fn compiler(&self) -> MutexGuard<'_, PlanCompiler> {
+        // A panic leaves the rules of the last call, which are valid.
+        self.compiler.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -109,12 +110,36 @@ pub(super) struct CompiledUse {
     pub(super) plans: Box<[PlanOutcome]>,
 }
 
+/// A book, and its numbers for the active rules.
+#[derive(Debug, Default)]
+pub(super) struct CompiledBook {
+    pub(super) book: Arc<PlanBook>,
+    pub(super) uses: CompiledUses,
+    /// Numbers that do not fit, and names that the book does not have.
+    pub(super) warnings: Vec<String>,
+}
+
+/// Compiles plans for the active rules.
+#[derive(Debug, Default)]
+pub(super) struct PlanCompiler {
+    /// The uses of plans by these rules.
+    pub(super) uses: Vec<PlanUse>,
+}
+
+impl PlanCompiler {
+    /// The numbers of `book` for the rules.
+    pub(super) fn compile(&self, book: Arc<PlanBook>) -> CompiledBook {
+        let (uses, warnings) = compile(&book, &self.uses);
+        CompiledBook { book, uses, warnings }
+    }
+}
+
 /// The uses by their ids.
 pub(super) type CompiledUses = HashMap<u64, CompiledUse, UseIdState>;
 
 /// Compiles `book` for all `uses`. Returns the warnings about numbers that do not fit, and about names
 /// that the book does not have.
-pub(super) fn compile(book: &PlanBook, uses: &[PlanUse]) -> (CompiledUses, Vec<String>) {
+fn compile(book: &PlanBook, uses: &[PlanUse]) -> (CompiledUses, Vec<String>) {
     let mut compiled = CompiledUses::default();
     let mut warnings = WarningList::default();
     // Before the first book there is nothing to warn of.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::PlanLimit;
 use super::book::{PlanBook, PlanId};
-use super::compiled::{self, CompiledUses, PlanOutcome, PlanUse};
+use super::compiled::{CompiledBook, CompiledUses, PlanOutcome};
 use super::customer_cache::CustomerCache;
 use super::customer_hash::CustomerHash;
 use super::customer_table::{AssignedPlan, CustomerTable};
@@ -81,16 +81,15 @@ impl PlanSelection {
 }
 
 impl Published {
-    /// The content, and the warnings about it.
+    /// The content: a book for the active rules, and these customers.
     pub(super) fn new(
-        book: Arc<PlanBook>,
+        compiled: CompiledBook,
         customers: Customers,
         names: &PlanNames,
-        uses: &[PlanUse],
-    ) -> (Published, Vec<String>) {
-        let (uses, warnings) = compiled::compile(&book, uses);
+    ) -> Published {
+        let CompiledBook { book, uses, .. } = compiled;
         let cached_plans = names.in_book(&book);
-        (Published { book, customers, cached_plans, uses: Arc::new(uses) }, warnings)
+        Published { book, customers, cached_plans, uses: Arc::new(uses) }
     }
 
     /// The same plans with this cache, and the plan for each number of a name in it.

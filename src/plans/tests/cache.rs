@@ -63,6 +63,30 @@ fn a_reply_from_before_a_change_is_asked_again() {
     assert_eq!(limit_of(&plans, &rules, "acme"), "unknown");
 }
 
+/// The compilation of plans for many rules takes long. A change meanwhile does not wait for it, else this
+/// test would not end, and is not lost.
+#[test]
+fn changes_during_a_compilation_are_kept() {
+    let (plans, rules) = (with_cache(100), of_default());
+    plans.publish_book(book(BOOK));
+    plans.assign("acme", Some("free"));
+    let asked = plans.changes();
+    let compiler = plans.compiler();
+    let next = "plans: { late: { calls: 7 }, free: { calls: 8 }, pro: { calls: 9 } }";
+    let compiled = compiler.compile(Arc::new(book(next)));
+    plans.assign("acme", Some("pro"));
+    plans.assign("bank", Some("late"));
+    plans.assign_fetched("shop", Some("free"), asked);
+    assert_eq!(limit_of(&plans, &rules, "acme"), "1000", "the plans before");
+    assert_eq!(limit_of(&plans, &rules, "bank"), "100", "not defined yet");
+    plans.activate(compiled, None);
+    drop(compiler);
+    assert_eq!(limit_of(&plans, &rules, "acme"), "9");
+    assert_eq!(limit_of(&plans, &rules, "bank"), "7");
+    assert_eq!(limit_of(&plans, &rules, "shop"), "unknown", "asked before the changes");
+    assert_eq!(last_known(&plans, &rules, "shop"), "8");
+}
+
 #[test]
 fn plans_may_be_defined_after_their_customers() {
     let (plans, rules) = (with_cache(100), of_default());
