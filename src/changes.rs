@@ -16,6 +16,7 @@ mod active;
 mod audit_log;
 mod change;
 mod current;
+mod plan_warning;
 mod problem;
 mod redis_hash;
 mod registry;

@@ -140,8 +140,14 @@ impl ChangeThread {
         let result = match operation {
             ChangeOperation::Make(request) => {
                 let made = self.registry.make(request, &by, &self.bounds, local, rules).await;
-                made.map(|MadeChange { listed, replaces }| {
-                    json!({ "change": shown(&listed), "replaces": replaces, "scope": scope })
+                made.map(|MadeChange { listed, replaces, warning }| {
+                    let warnings: Vec<&str> = warning.into_iter().collect();
+                    json!({
+                        "change": shown(&listed),
+                        "replaces": replaces,
+                        "scope": scope,
+                        "warnings": warnings,
+                    })
                 })
             }
             ChangeOperation::End(id) => {

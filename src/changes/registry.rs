@@ -11,6 +11,7 @@ use super::active::{ActiveChanges, ListedChange};
 use super::audit_log;
 use super::change::TemporaryChange;
 use super::current::CurrentChanges;
+use super::plan_warning::plan_warning;
 use super::problem::ChangeProblem;
 use super::request::ChangeRequest;
 use super::rule_names::NamedRule;
@@ -59,6 +60,8 @@ pub struct MadeChange {
     pub listed: ListedChange,
     /// The id of the change that it replaces.
     pub replaces: Option<String>,
+    /// An effect that its caller may not expect.
+    pub warning: Option<&'static str>,
 }
 
 /// A change that a caller ended.
@@ -198,7 +201,8 @@ impl ChangeRegistry {
         let listed = self.listed(&id).expect("the change was published a moment ago");
         audit_log::made(&listed.change, listed.rule.as_ref(), replaces.as_deref());
         self.remove_replaced().await;
-        Ok(MadeChange { listed, replaces })
+        let warning = plan_warning(&listed.change, rules.rules);
+        Ok(MadeChange { listed, replaces, warning })
     }
 
     /// Ends the change `id`. `by` is the caller. Returns the change with its rule, unless it was an

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::admin_client::{AdminArgs, AdminResponse, query_value};
-use super::{exit, say_error};
+use super::{exit, say, say_error};
 use crate::descriptor::ParsedDescriptor;
 use crate::escape::one_line;
 use crate::limit::TierNumbers;
@@ -140,6 +140,9 @@ fn add(args: &AddChangeArgs) -> anyhow::Result<u8> {
         }
         if body["scope"] == "this_process" {
             writeln!(out, "in this process only, because store.kind is memory")?;
+        }
+        for warning in items(body, "warnings").filter_map(Value::as_str) {
+            say(format_args!("warning: {}", one_line(warning)));
         }
         Ok(())
     })

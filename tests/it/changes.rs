@@ -283,6 +283,33 @@ fn command(weir: &Weir, args: &[&str]) -> Run {
     run(Path::new("."), &[&["change"], args, &["--addr", &address]].concat())
 }
 
+/// A changed limit replaces the numbers of plans, which a caller may not expect.
+#[test]
+fn a_limit_of_a_rule_with_plans_warns() {
+    let rules = "
+domain: d
+descriptors:
+  - key: api_key
+    rate_limit:
+      name: calls
+      unit: hour
+      requests_per_unit: 2
+      limit_from: { customer: api_key, default: free }
+";
+    let weir = Weir::setup().rules("rules.yaml", rules).start();
+    let limit = json!({ "domain": "d", "rule": "calls", "limit": 4, "for": "1h" });
+    let made = patch(&weir, &limit).json();
+    let warning = made["warnings"][0].as_str().unwrap_or_default();
+    assert!(warning.contains("replace those of every plan"), "{made}");
+    let block = json!({ "domain": "d", "rule": "calls", "block": true, "for": "1h" });
+    assert_eq!(patch(&weir, &block).json()["warnings"], json!([]));
+    let target = ["--domain", "d", "--descriptor", "api_key=acme"];
+    let run = command(&weir, &[&["add"], &target[..], &["--limit", "3", "--for", "1h"]].concat());
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stderr.contains("warning: the rule takes its numbers from plans"), "{run:?}");
+    assert!(run.stdout.contains("limit of descriptor api_key=acme"), "{run:?}");
+}
+
 #[test]
 fn the_command_makes_lists_and_ends_changes() {
     let weir = setup().start();

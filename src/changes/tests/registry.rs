@@ -122,8 +122,8 @@ async fn a_change_is_active_in_its_process_at_once() {
     let mut one = Instance::over(None);
     assert_eq!(one.registry.period(), None, "nothing can become due");
     assert!(one.current.get().is_none(), "a decision reads one flag");
-    let MadeChange { listed, replaces } = one.make(BLOCK, NOW).await.expect("a change");
-    assert_eq!((replaces, listed.problem), (None, None));
+    let MadeChange { listed, replaces, warning } = one.make(BLOCK, NOW).await.expect("a change");
+    assert_eq!((replaces, listed.problem, warning), (None, None, None));
     assert_eq!(one.action(NOW), "block");
     assert_eq!(one.registry.period(), Some(POLL_PERIOD));
     assert_eq!([one.action(at(59)), one.action(at(60))], ["block", "none"]);
