@@ -38,6 +38,7 @@ mod json_book;
 mod line_blocks;
 mod plan_names;
 mod plan_value;
+mod plans_status;
 mod published;
 #[cfg(test)]
 mod tests;
@@ -51,6 +52,7 @@ pub use customer_cache::CustomerCache;
 pub use customer_load::load_customers;
 pub use customer_table::{CustomerTable, CustomerTableBuilder};
 pub use customers_csv::{CustomersError, count_lines, read_customers};
+pub use plans_status::PlansStatus;
 pub use published::PlanSelection;
 
 use compiled::{CompiledBook, PlanCompiler, PlanUse};
@@ -118,22 +120,6 @@ pub struct PlanChoice<'r> {
     pub selection: PlanSelection,
     /// The limit under this plan.
     pub limit: PlanLimit<'r>,
-}
-
-/// What is known about plans, for operators.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PlansStatus {
-    /// The number of plans.
-    pub plans: usize,
-    /// The number of customers in memory.
-    pub customers: usize,
-    /// The memory of customers, in bytes.
-    pub customer_bytes: usize,
-    /// Decisions about customers whose plan was not defined, and about descriptors that named an
-    /// undefined plan. The default decided.
-    pub decided_by_unknown_plan: u64,
-    /// Numbers that do not fit a rule, and names that are not defined.
-    pub warnings: Vec<String>,
 }
 
 /// A source that is asked about each customer.
@@ -277,6 +263,16 @@ impl Plans {
         self.writer().changes
     }
 
+    /// Whether the cache has this customer, possibly out of date. Then its last known plan decides until
+    /// the source answers. False without `asks_per_customer`.
+    pub fn has_in_memory(&self, customer: &str) -> bool {
+        let hash = CustomerHash::of(&self.seed, customer);
+        match self.published.load().customers() {
+            Customers::Cache(cache) => cache.find(hash).is_some(),
+            Customers::Table(_) => false,
+        }
+    }
+
     fn insert(&self, writer: &mut Writer, customer: &str, plan: Option<&str>, is_stale: bool) {
         let published = self.published.load_full();
         let Customers::Cache(cache) = published.customers() else { return };
@@ -337,24 +333,6 @@ impl Plans {
     /// changes.
     pub fn free_retired(&self) {
         free(&mut self.writer().retired);
-    }
-
-    /// What is known about plans.
-    pub fn status(&self) -> PlansStatus {
-        let warnings = self.writer().warnings.clone();
-        let published = self.published.load();
-        let (customers, customer_bytes, of_table) = match published.customers() {
-            Customers::Table(table) => (table.len(), table.bytes(), table.warning()),
-            Customers::Cache(cache) => (cache.len(), cache.bytes(), None),
-        };
-        let unknown = self.unknown_plans.all().map(|count| count.load(Ordering::Relaxed));
-        PlansStatus {
-            plans: published.book().len(),
-            customers,
-            customer_bytes,
-            decided_by_unknown_plan: unknown.sum(),
-            warnings: of_table.into_iter().chain(warnings).collect(),
-        }
     }
 
     /// Publishes a compiled book. `None` for `customers`: those that are in memory by now, with all

@@ -16,17 +16,19 @@ use super::{RunningSource, SourceStatus};
 use crate::plans::{CustomerSource, Plans};
 use crate::settings::PlansSettings;
 use crate::store::{CommandBound, GuardedStore, RedisStore, RedisValue, SharedStore, StoreError};
-use crate::time::SystemClock;
+use crate::time::{Clock, SystemClock};
 
 mod book;
 mod changes;
 mod edits;
 mod follower;
+mod lookup_budget;
 
 pub use edits::PlanEditError;
 
 use book::BookSize;
 use follower::Follower;
+use lookup_budget::{AdmittedCustomers, LookupBudget};
 
 /// The hash with the plans: the limits of each as JSON.
 const PLANS_KEY: &str = "weir:{plans}:plans";
@@ -40,6 +42,7 @@ pub struct RedisPlans {
     plans: Arc<Plans>,
     status: Arc<SourceStatus>,
     metrics: FollowMetrics,
+    lookups: LookupBudget,
     /// The size of the plans when they were last read.
     book: BookSize,
     /// Wakes the follower.
@@ -56,6 +59,7 @@ pub struct FollowMetrics {
     resyncs: AtomicU64,
     lookups: AtomicU64,
     failed_lookups: AtomicU64,
+    skipped_lookups: AtomicU64,
 }
 
 impl FollowMetrics {
@@ -72,6 +76,11 @@ impl FollowMetrics {
     /// Calls that looked customers up, answered and failed ones.
     pub fn lookups(&self) -> (u64, u64) {
         (self.lookups.load(Ordering::Relaxed), self.failed_lookups.load(Ordering::Relaxed))
+    }
+
+    /// Customers that were not looked up because of `plans.max_lookups`.
+    pub fn skipped_lookups(&self) -> u64 {
+        self.skipped_lookups.load(Ordering::Relaxed)
     }
 }
 
@@ -91,6 +100,7 @@ pub fn start_redis(
         plans,
         status: status.clone(),
         metrics: FollowMetrics::default(),
+        lookups: LookupBudget::new(settings.max_lookups),
         book: BookSize::default(),
         written: Notify::new(),
         timeout: settings.timeout,
@@ -107,9 +117,16 @@ impl RedisPlans {
         &self.metrics
     }
 
-    /// Reads the plans of `customers`, in one call, and gives them to the limiter. A failure changes
-    /// nothing: the last known plan decides, or the default.
+    /// Reads the plans of `customers`, in one call, and gives them to the limiter. After a failure, and
+    /// over `plans.max_lookups`, nothing changes: the last known plan decides, or the default.
     async fn look_up(&self, customers: &[&str]) {
+        let is_in_memory = |customer: &str| self.plans.has_in_memory(customer);
+        let admitted = self.lookups.admit(customers, is_in_memory, self.clock.now());
+        let AdmittedCustomers { customers, skipped } = admitted;
+        self.metrics.skipped_lookups.fetch_add(skipped as u64, Ordering::Relaxed);
+        if customers.is_empty() {
+            return;
+        }
         // Before the call is sent: a change that the reply does not have may be applied before the reply.
         let changes = self.plans.changes();
         let mut words: Vec<&[u8]> = vec![&b"HMGET"[..], CUSTOMERS_KEY.as_bytes()];

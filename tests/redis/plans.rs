@@ -40,9 +40,15 @@ const ACTIVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// An instance that follows the plans in the Redis at `url`.
 fn start(url: &str) -> Weir {
+    start_with(url, "10000")
+}
+
+/// Such an instance with this `plans.max_lookups`.
+fn start_with(url: &str, max_lookups: &str) -> Weir {
     let weir = over(url, RULES)
         .store_timeout("5s")
         .env("WEIR__PLANS__SOURCE", "redis")
+        .env("WEIR__PLANS__MAX_LOOKUPS", max_lookups)
         .env("WEIR__FALLBACK__INSTANCES", "1")
         .start();
     ready(&weir);
@@ -132,6 +138,30 @@ fn other_programs_change_plans() {
     redis.run(&["EXEC"]);
     until("a changed plan", || left(&client, "acme") == 20);
     assert!(weir.metric("weir_plans_changes_total", &[]) >= 1);
+    assert_eq!(weir.metric("weir_plans_lookups_total", &[r#"result="failed""#]), 0);
+}
+
+/// Over `plans.max_lookups`, new names have the default. Customers in memory keep their plans, and changes
+/// apply.
+#[test]
+fn a_flood_of_names_is_bounded() {
+    let _permit = shared();
+    let server = Server::listening(&[]);
+    let weir = start_with(&server_url(&server), "1");
+    let client = weir.client();
+    plans(&weir, &["set", "free", "calls=3"]);
+    plans(&weir, &["set", "pro", "calls=5"]);
+    plans(&weir, &["assign", "acme", "pro"]);
+    until("an assigned plan", || left(&client, "acme") == 5);
+    let mut names = 0..;
+    until("a skipped lookup", || {
+        let invented = names.next().map(|number: u32| format!("invented-{number}"));
+        assert_eq!(left(&client, &invented.expect("a number")), 3, "the default");
+        weir.metric("weir_plans_skipped_lookups_total", &[]) > 0
+    });
+    assert_eq!(left(&client, "acme"), 5);
+    plans(&weir, &["assign", "bank", "pro"]);
+    until("a plan that was assigned in the flood", || left(&client, "bank") == 5);
     assert_eq!(weir.metric("weir_plans_lookups_total", &[r#"result="failed""#]), 0);
 }
 

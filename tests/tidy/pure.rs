@@ -25,6 +25,7 @@ pub(crate) const PURE_MODULES: &[&str] = &[
     "src/plans/published",
     "src/plan_sources/http/endpoint",
     "src/plan_sources/redis/changes",
+    "src/plan_sources/redis/lookup_budget",
     "src/capacity",
     "src/store/guarded/breaker",
     "src/store/guarded/breaker_log",

@@ -47,4 +47,6 @@ fn expose_redis(redis: &RedisPlans, page: &mut Exposition) {
     page.counter("weir_plans_lookups_total", help)
         .sample(&[("result", "ok")], ok)
         .sample(&[("result", "failed")], failed);
+    let help = "Customers that were not looked up, over plans.max_lookups.";
+    page.counter("weir_plans_skipped_lookups_total", help).single(metrics.skipped_lookups());
 }

@@ -23,6 +23,10 @@ fn a_customer_is_asked_about_once() {
     assert_eq!(limit_of(&plans, &rules, "new"), "100", "the source has no plan for it");
     assert_eq!(limit_of(&plans, &rules, ""), "100", "no customer is asked about");
     assert_eq!(plans.status().customers, 2);
+    let in_memory = ["acme", "new", "other"].map(|customer| plans.has_in_memory(customer));
+    assert_eq!(in_memory, [true, true, false]);
+    plans.forget_customers();
+    assert!(plans.has_in_memory("acme"), "its last known plan decides meanwhile");
 }
 
 #[test]

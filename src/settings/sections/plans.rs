@@ -29,6 +29,10 @@ section! {
         /// `source: redis`, at most as many are in memory, and those that requests name stay. Each takes
         /// at most 11 bytes, and twice that while all are replaced.
         max_customers: usize = "1000000", number(1..=100_000_000);
+        /// With `source: redis`: most customers per second whose plans this process looks up because
+        /// requests name them for the first time. Five times as many may come at once. Over it, the
+        /// default decides for such customers.
+        max_lookups: u32 = "10000", number(1..=1_000_000);
         /// With `source: redis` or `http`: time between two looks for changes.
         poll_interval: Duration = "500ms", positive_duration();
         /// With `source: http`: address from which weir gets plans and customers, as YAML or JSON.
