@@ -1,6 +1,6 @@
 //! Hashes of customers, in place of their names.
 
-use crate::key::{CounterKey, KeyBuilder, KeySeed};
+use crate::key::{CounterKey, KeySeed};
 
 /// The bits of [`CustomerHash::tag`] that a table compares.
 const TAG_BITS: u64 = !0xffff;
@@ -15,7 +15,7 @@ pub(super) struct CustomerHash {
 
 impl CustomerHash {
     pub(super) fn of(seed: &KeySeed, customer: &str) -> CustomerHash {
-        let CounterKey([place, tag]) = KeyBuilder::start(seed).text(customer).finish();
+        let CounterKey([place, tag]) = seed.hash_text(customer);
         CustomerHash { place, tag }
     }
 
