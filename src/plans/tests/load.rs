@@ -8,6 +8,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::plans::customer_load::load_blocks;
 
+/// Wrong lines.
+const WRONG: &[&[u8]] = &[b"acme", b"a,b,c", b"\"a", b",free", b"a,", b"\xff,free"];
+
 /// The table with room for `room` customers after `load`, or the problem.
 fn loaded(
     plans: &Plans,
@@ -34,7 +37,6 @@ fn expected(
 
 /// A line of a file, mostly a valid one. There are few names, so customers occur several times.
 fn line() -> impl Strategy<Value = Vec<u8>> {
-    let wrong: &[&[u8]] = &[b"acme", b"a,b,c", b"\"a", b",free", b"a,", b"\xff,free"];
     prop_oneof![
         60 => ("c[0-9]{1,2}", "(free|pro|house)")
             .prop_map(|(customer, plan)| format!("{customer},{plan}").into_bytes()),
@@ -42,7 +44,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
         6 => "\"c[0-9],\",\"pro\"".prop_map(String::into_bytes),
         6 => "(#[a-z,]{0,40})?".prop_map(String::into_bytes),
         3 => "(customer,plan|\u{feff}customer,plan|\u{feff}c1,pro)".prop_map(String::into_bytes),
-        1 => proptest::sample::select(wrong).prop_map(<[u8]>::to_vec),
+        1 => proptest::sample::select(WRONG).prop_map(<[u8]>::to_vec),
     ]
 }
 
