@@ -52,10 +52,10 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 fn file() -> impl Strategy<Value = Vec<u8>> {
     let lines = proptest::collection::vec((line(), any::<bool>()), 0..60);
     (lines, any::<bool>()).prop_map(|(lines, has_last_end)| {
-        let mut bytes = Vec::new();
+        let mut bytes: Vec<u8> = Vec::new();
         for (line, has_return) in &lines {
             bytes.extend_from_slice(line);
-            bytes.extend_from_slice(if *has_return { b"\r\n" } else { b"\n" });
+            bytes.extend_from_slice(if *has_return { &b"\r\n"[..] } else { &b"\n"[..] });
         }
         if !has_last_end {
             bytes.pop();
