@@ -71,6 +71,18 @@ fn activity_has_ticks_over_a_reload() {
     let named = activity("?rule=idle");
     assert_eq!((&named["total"], &named["rules"][0]["rule"]), (&json!(1), &json!("idle")));
     assert_eq!(named["rules"][0]["rates"]["hits"], 0.0);
+    for (query, total, name) in [
+        ("?rule=user", 1, Some("per-user")),
+        ("?rule=per-user&domain=d", 1, Some("per-user")),
+        ("?rule=user&domain=d", 1, Some("per-user")),
+        ("?rule=user&domain=e", 0, None),
+        ("?rule=users&domain=d", 0, None),
+        ("?rule=users", 0, None),
+        ("?order=name&domain=d&limit=1", 2, Some("idle")),
+    ] {
+        let shown = activity(query);
+        assert_eq!((&shown["total"], shown["rules"][0]["rule"].as_str()), (&json!(total), name));
+    }
     (0..3).for_each(|_| call(&weir, "ann"));
     let denied = |page: &Value| -> u64 {
         let ticks = page["rules"][0]["history"]["over"].as_array();

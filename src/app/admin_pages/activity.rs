@@ -7,52 +7,85 @@ use serde_json::{Value, json};
 use super::{AdminPages, rfc_3339};
 use crate::app::active_rules::RuleSnapshot;
 use crate::app::activity::series;
-use crate::rules::{Rule, RuleLimit};
+use crate::rules::{Rule, RuleLimit, RuleSet};
 use crate::server::{ActivityOrder, ActivityQuery};
 use crate::telemetry::{ActivityReader, RuleHistory, RuleRates, TICK, TICKS};
+
+/// The rules that a query is about.
+struct QueriedRules<'a> {
+    /// The number of rules that fit the query.
+    total: usize,
+    /// The rules to list; `None` for those of the domain that have decided something.
+    listed: Option<Vec<&'a Rule>>,
+}
 
 /// The rules that `query` asks for. Rules without a decision since the start are counted in `total`, and
 /// listed only by name or when the query names a rule.
 pub(super) fn page(pages: &AdminPages, query: &ActivityQuery) -> Value {
     let active = pages.rules.snapshot_owned();
+    // Before `activity` takes its lock: there may be a million rules.
+    let queried = QueriedRules::find(&active.rules, query);
+    let total = queried.total;
     let read = |reader: &ActivityReader<'_>| {
-        let (total, rows) = rows(&active, query, reader);
         json!({
             "tick_seconds": TICK.0 / 1_000_000,
             "until": reader.until().map(rfc_3339),
             "total": total,
-            "rules": rows,
+            "rules": rows(&active, query, queried, reader),
         })
     };
     pages.recorder.decisions.activity(series(&active), read)
 }
 
-/// The number of rules that fit, and the rows of the page.
-fn rows(
-    active: &RuleSnapshot,
+impl<'a> QueriedRules<'a> {
+    /// Takes at most one pass over the rules, and two for a rule of one domain that does not exist.
+    fn find(rules: &'a RuleSet, query: &ActivityQuery) -> QueriedRules<'a> {
+        let all = rules.rules();
+        let in_domain = |rule: &&Rule| is_of_domain(rule, query);
+        let listed: Option<Vec<&Rule>> = match (&query.rule, &query.domain) {
+            (Some(name), Some(domain)) => {
+                // Not the rules that share a `name`: none of them is called so.
+                let rule = rules.rule_named(domain, name).filter(|rule| rule.is_called(name));
+                Some(rule.into_iter().collect())
+            }
+            (Some(name), None) => Some(all.iter().filter(|rule| rule.is_called(name)).collect()),
+            (None, _) if query.order == ActivityOrder::Name => {
+                Some(all.iter().filter(in_domain).collect())
+            }
+            (None, _) => None,
+        };
+        let total = match &listed {
+            Some(listed) => listed.len(),
+            None if query.domain.is_some() => all.iter().filter(in_domain).count(),
+            None => all.len(),
+        };
+        QueriedRules { total, listed }
+    }
+}
+
+/// Whether the rule is in the domain that the query names, if it names one.
+fn is_of_domain(rule: &Rule, query: &ActivityQuery) -> bool {
+    query.domain.as_ref().is_none_or(|domain| *rule.domain == **domain)
+}
+
+/// The rows of the page, at most as many as the query permits.
+fn rows<'a>(
+    active: &'a RuleSnapshot,
     query: &ActivityQuery,
+    queried: QueriedRules<'a>,
     reader: &ActivityReader<'_>,
-) -> (usize, Vec<Value>) {
+) -> Vec<Value> {
     let rules = active.rules.rules();
-    let fits = |rule: &Rule| {
-        query.domain.as_ref().is_none_or(|domain| *rule.domain == **domain)
-            && query.rule.as_ref().is_none_or(|name| is_named(rule, name))
+    let measured = |rule: &'a Rule| {
+        let rates = active.metrics.get(rule.index).and_then(|series| reader.rates_of(series));
+        (measure(query.order, rates), rule)
     };
-    let is_filtered = query.domain.is_some() || query.rule.is_some();
-    let total =
-        if is_filtered { rules.iter().filter(|rule| fits(rule)).count() } else { rules.len() };
-    let rates = |rule: &Rule| {
-        let series = active.metrics.get(rule.index)?;
-        reader.rates_of(series)
-    };
-    let with_all = query.order == ActivityOrder::Name || query.rule.is_some();
-    let mut chosen: Vec<(f64, &Rule)> = if with_all {
-        let fitting = rules.iter().filter(|rule| fits(rule));
-        fitting.map(|rule| (measure(query.order, rates(rule)), rule)).collect()
-    } else {
-        let used = reader.used().filter_map(|index| rules.get(index));
-        let fitting = used.filter(|rule| fits(rule));
-        fitting.map(|rule| (measure(query.order, rates(rule)), rule)).collect()
+    let mut chosen: Vec<(f64, &Rule)> = match queried.listed {
+        Some(listed) => listed.into_iter().map(measured).collect(),
+        None => {
+            let used = reader.used().filter_map(|index| rules.get(index));
+            used.filter(|rule| is_of_domain(rule, query)).map(measured).collect()
+        }
     };
     let by_order = |one: &(f64, &Rule), other: &(f64, &Rule)| -> Ordering {
         let names = |rule: &Rule| (rule.domain.clone(), rule.display_name.clone(), rule.index);
@@ -64,13 +97,7 @@ fn rows(
         chosen.truncate(query.limit);
     }
     chosen.sort_unstable_by(by_order);
-    let rows = chosen.into_iter().map(|(_, rule)| row(active, rule, reader)).collect();
-    (total, rows)
-}
-
-/// Whether the rule has this name or this selector.
-fn is_named(rule: &Rule, name: &str) -> bool {
-    *rule.display_name == *name || rule.selector() == name
+    chosen.into_iter().map(|(_, rule)| row(active, rule, reader)).collect()
 }
 
 /// The number by which rules are ordered, the highest first.
