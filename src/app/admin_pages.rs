@@ -143,7 +143,7 @@ impl AdminApi for AdminPages {
         try_request::page(self, query).await
     }
 
-    async fn limited(&self) -> Value {
+    async fn limited(&self) -> Result<Value, String> {
         limited::page(self).await
     }
 

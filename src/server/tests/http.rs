@@ -72,6 +72,14 @@ async fn admin_pages_have_the_content_of_the_api() {
     server.stop().await;
 }
 
+#[tokio::test]
+async fn a_defect_of_an_admin_page_has_a_json_body() {
+    let server = serve(ByDomain, settings());
+    let answer = http(server.addresses.admin, "GET", "/limited", "").await;
+    assert_eq!((answer.status, answer.body.as_str()), (500, r#"{"error":"defect"}"#));
+    server.stop().await;
+}
+
 /// A request of `/json` keeps its thread busy, and every other path responds meanwhile.
 #[tokio::test]
 async fn a_busy_json_request_delays_no_other_path() {
