@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
+use socket2::{Domain, Socket, Type};
 
 use crate::support::http::{get, get_with, send};
 use crate::support::rls::{descriptor, request};
@@ -163,7 +164,19 @@ struct LiveClient {
 
 impl LiveClient {
     fn open(admin: SocketAddr) -> LiveClient {
-        let mut stream = TcpStream::connect(admin).expect("a connection");
+        LiveClient::over(TcpStream::connect(admin).expect("a connection"), admin)
+    }
+
+    /// Over a connection from 127.0.0.`host`.
+    fn open_from(host: u8, admin: SocketAddr) -> LiveClient {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let own = SocketAddr::from(([127, 0, 0, host], 0));
+        socket.bind(&own.into()).expect("an address of loopback");
+        socket.connect(&admin.into()).expect("a connection");
+        LiveClient::over(socket.into(), admin)
+    }
+
+    fn over(mut stream: TcpStream, admin: SocketAddr) -> LiveClient {
         stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout that is not zero");
         let request = format!("GET /live HTTP/1.1\r\nhost: {admin}\r\n\r\n");
         stream.write_all(request.as_bytes()).expect("the request can be sent");
@@ -224,10 +237,17 @@ fn events_have_the_rates_since_the_one_before() {
 #[test]
 fn viewers_over_the_maximum_are_refused() {
     let weir = Weir::start(RULES);
-    let viewers: Vec<LiveClient> = (0..16).map(|_| LiveClient::open(weir.admin)).collect();
+    let refused = |status: u16, reason: &str| {
+        let answer = get(weir.admin, "/live");
+        assert_eq!((answer.status, answer.header("retry-after")), (status, Some("3".to_owned())));
+        let error = answer.json()["error"].as_str().expect("a reason").to_owned();
+        assert!(error.contains(reason) && error.contains("close"), "{error}");
+    };
+    let mut viewers: Vec<LiveClient> = (0..12).map(|_| LiveClient::open(weir.admin)).collect();
+    refused(429, "12 streams of /live are open from this address");
+    viewers.extend((0..4).map(|_| LiveClient::open_from(2, weir.admin)));
     assert!(viewers.iter().all(|viewer| viewer.status() == "200"));
-    let refused = get(weir.admin, "/live");
-    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("3".to_owned())));
+    refused(503, "16 streams of /live are open");
     assert_eq!(weir.metric("weir_live_viewers", &[]), 16);
     assert_eq!(get(weir.admin, "/rules").status, 200, "pages are not blocked");
     drop(viewers);

@@ -1,6 +1,8 @@
 //! `/live`: the events of the live page, as server-sent events. Each event is rendered once for all
 //! viewers.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -15,12 +17,16 @@ use futures_util::stream;
 use tokio::sync::watch;
 
 use super::{page, refusal};
+use crate::client_address::ClientAddress;
 use crate::server::http::io::LongResponse;
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::metrics::ServerMetrics;
 
 /// The most viewers at the same time.
 const VIEWERS_MAX: usize = 16;
+
+/// The most viewers of one address, so that one client cannot keep out all others.
+const VIEWERS_MAX_PER_ADDRESS: usize = 12;
 
 /// The start of a stream: the pause in milliseconds after which a viewer connects again.
 const START: &str = "retry: 3000\n\n";
@@ -30,13 +36,31 @@ const START: &str = "retry: 3000\n\n";
 pub struct LiveFeed {
     /// The newest event; `None` if it is old.
     newest: watch::Sender<Option<Bytes>>,
-    viewers: watch::Sender<usize>,
+    viewers: watch::Sender<OpenViewers>,
     metrics: Arc<ServerMetrics>,
+}
+
+/// The numbers of open streams.
+#[derive(Debug, Default)]
+struct OpenViewers {
+    total: usize,
+    /// Only addresses with an open stream.
+    by_address: HashMap<ClientAddress, usize>,
+}
+
+/// A bound on viewers that is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ViewerBound {
+    Total,
+    Address,
 }
 
 /// An open stream. Dropping it ends its count.
 #[derive(Debug)]
-struct Viewer(Arc<LiveFeed>);
+struct Viewer {
+    feed: Arc<LiveFeed>,
+    address: ClientAddress,
+}
 
 /// What a stream has still to send.
 struct ViewerStream {
@@ -50,7 +74,7 @@ struct ViewerStream {
 impl LiveFeed {
     /// A feed without viewers, which counts them in `metrics`.
     pub fn new(metrics: Arc<ServerMetrics>) -> LiveFeed {
-        let (newest, viewers) = (watch::Sender::new(None), watch::Sender::new(0));
+        let (newest, viewers) = (watch::Sender::new(None), watch::Sender::default());
         LiveFeed { newest, viewers, metrics }
     }
 
@@ -58,12 +82,12 @@ impl LiveFeed {
     pub async fn viewed(&self) {
         let mut viewers = self.viewers.subscribe();
         // `self` holds the sender, so the wait cannot fail.
-        let _ = viewers.wait_for(|number| *number > 0).await;
+        let _ = viewers.wait_for(|open| open.total > 0).await;
     }
 
     /// Whether there is a viewer.
     pub fn has_viewers(&self) -> bool {
-        *self.viewers.borrow() > 0
+        self.viewers.borrow().total > 0
     }
 
     /// Sends an event to all viewers. `json` must be one line.
@@ -76,23 +100,70 @@ impl LiveFeed {
         self.newest.send_replace(None);
     }
 
-    fn view(self: &Arc<LiveFeed>) -> Option<Viewer> {
-        let is_free = self.viewers.send_if_modified(|number| {
-            let is_free = *number < VIEWERS_MAX;
-            *number += usize::from(is_free);
-            is_free
+    fn view(self: &Arc<LiveFeed>, address: ClientAddress) -> Result<Viewer, ViewerBound> {
+        let mut added = Ok(());
+        self.viewers.send_if_modified(|open| {
+            added = open.add(address);
+            added.is_ok()
         });
-        is_free.then(|| {
-            self.metrics.live_viewers.add();
-            Viewer(Arc::clone(self))
-        })
+        added?;
+        self.metrics.live_viewers.add();
+        Ok(Viewer { feed: Arc::clone(self), address })
+    }
+}
+
+impl OpenViewers {
+    fn add(&mut self, address: ClientAddress) -> Result<(), ViewerBound> {
+        if self.total >= VIEWERS_MAX {
+            return Err(ViewerBound::Total);
+        }
+        let of_address = self.by_address.get(&address).copied().unwrap_or(0);
+        if of_address >= VIEWERS_MAX_PER_ADDRESS {
+            return Err(ViewerBound::Address);
+        }
+        self.total += 1;
+        self.by_address.insert(address, of_address + 1);
+        Ok(())
+    }
+
+    fn remove(&mut self, address: ClientAddress) {
+        self.total -= 1;
+        if let Entry::Occupied(mut of_address) = self.by_address.entry(address) {
+            *of_address.get_mut() -= 1;
+            if *of_address.get() == 0 {
+                of_address.remove();
+            }
+        }
+    }
+}
+
+impl ViewerBound {
+    /// The response to a viewer over the bound.
+    fn refusal(self) -> Response {
+        let (status, reason) = match self {
+            ViewerBound::Total => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!(
+                    "{VIEWERS_MAX} streams of /live are open, the most of one instance; close a \
+                     page, or read /status"
+                ),
+            ),
+            ViewerBound::Address => (
+                StatusCode::TOO_MANY_REQUESTS,
+                format!(
+                    "{VIEWERS_MAX_PER_ADDRESS} streams of /live are open from this address, the \
+                     most of one address; close one of its pages, or read /status"
+                ),
+            ),
+        };
+        ([(RETRY_AFTER, "3")], refusal(status, reason)).into_response()
     }
 }
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        self.0.viewers.send_modify(|number| *number -= 1);
-        self.0.metrics.live_viewers.subtract();
+        self.feed.viewers.send_modify(|open| open.remove(self.address));
+        self.feed.metrics.live_viewers.subtract();
     }
 }
 
@@ -130,13 +201,13 @@ pub(super) fn router(feed: Option<Arc<LiveFeed>>, lifecycle: Lifecycle) -> Route
 
 async fn view(
     State((feed, lifecycle)): FeedState,
+    Extension(address): Extension<ClientAddress>,
     long: Option<Extension<LongResponse>>,
 ) -> Response {
     let Some(feed) = feed else { return page::switched_off() };
-    let Some(viewer) = feed.view() else {
-        let reason = format!("{VIEWERS_MAX} viewers are open, the most; close one");
-        let response = refusal(StatusCode::SERVICE_UNAVAILABLE, reason);
-        return ([(RETRY_AFTER, "3")], response).into_response();
+    let viewer = match feed.view(address) {
+        Ok(viewer) => viewer,
+        Err(bound) => return bound.refusal(),
     };
     let mut events = feed.newest.subscribe();
     if events.borrow().is_some() {
@@ -155,15 +226,26 @@ async fn view(
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use futures_util::FutureExt;
 
     use super::*;
     use crate::server::lifecycle::Health;
 
-    fn stream(feed: &Arc<LiveFeed>, lifecycle: &Lifecycle) -> Option<ViewerStream> {
-        let viewer = feed.view()?;
+    /// The stream of a client at 127.0.0.`host`.
+    fn stream_from(
+        host: u8,
+        feed: &Arc<LiveFeed>,
+        lifecycle: &Lifecycle,
+    ) -> Result<ViewerStream, ViewerBound> {
+        let viewer = feed.view(IpAddr::from([127, 0, 0, host]).into())?;
         let (events, lifecycle) = (feed.newest.subscribe(), lifecycle.clone());
-        Some(ViewerStream { has_begun: true, events, lifecycle, _viewer: viewer })
+        Ok(ViewerStream { has_begun: true, events, lifecycle, _viewer: viewer })
+    }
+
+    fn stream(feed: &Arc<LiveFeed>, lifecycle: &Lifecycle) -> Result<ViewerStream, ViewerBound> {
+        stream_from(1, feed, lifecycle)
     }
 
     fn lifecycle() -> Lifecycle {
@@ -191,11 +273,23 @@ mod tests {
     async fn the_number_of_viewers_is_bounded() {
         let feed = Arc::new(LiveFeed::new(Arc::default()));
         let lifecycle = lifecycle();
-        let mut open: Vec<_> = (0..VIEWERS_MAX).map(|_| stream(&feed, &lifecycle)).collect();
-        assert!(open.iter().all(Option::is_some));
-        assert!(stream(&feed, &lifecycle).is_none());
-        drop(open.pop());
-        assert!(stream(&feed, &lifecycle).is_some());
+        let from = |host| stream_from(host, &feed, &lifecycle);
+        let mut first: Vec<_> = (0..VIEWERS_MAX_PER_ADDRESS).map(|_| from(1)).collect();
+        assert!(first.iter().all(Result::is_ok));
+        assert_eq!(from(1).err(), Some(ViewerBound::Address));
+        let mut second: Vec<_> = (first.len()..VIEWERS_MAX).map(|_| from(2)).collect();
+        assert!(second.iter().all(Result::is_ok));
+        assert_eq!(from(3).err(), Some(ViewerBound::Total));
+        assert_eq!(from(1).err(), Some(ViewerBound::Total));
+        drop(second.pop());
+        assert_eq!(from(1).err(), Some(ViewerBound::Address));
+        drop(first.pop());
+        first.push(from(1));
+        assert!(first.last().is_some_and(Result::is_ok));
+        first.clear();
+        second.clear();
+        let open = feed.viewers.borrow();
+        assert!(open.total == 0 && open.by_address.is_empty(), "{open:?}");
     }
 
     #[tokio::test]
