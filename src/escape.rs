@@ -27,6 +27,26 @@ pub fn excerpt(text: &str, chars: usize) -> String {
     }
 }
 
+/// `json`, the text of a JSON value, with the special characters of its strings written as `\uXXXX`. It has
+/// the same meaning. JSON itself only forbids control characters below U+0020 in strings.
+pub fn escaped_json(json: &str) -> Cow<'_, str> {
+    // The control characters of ASCII outside of strings are white space.
+    let is_escaped = |c: char| is_special(c) && c >= '\u{7f}';
+    if !json.contains(is_escaped) {
+        return Cow::Borrowed(json);
+    }
+    let mut escaped = String::with_capacity(json.len() + 8);
+    for c in json.chars() {
+        if is_escaped(c) {
+            // No special character is over U+FFFF.
+            escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            escaped.push(c);
+        }
+    }
+    Cow::Owned(escaped)
+}
+
 /// Control characters, separators of lines and paragraphs, and characters that change the direction
 /// of text (UAX #9: marks, embeddings, overrides, isolates).
 fn is_special(c: char) -> bool {
@@ -51,6 +71,22 @@ mod tests {
         ] {
             assert_eq!(one_line(text), escaped);
         }
+    }
+
+    #[test]
+    fn escaped_json_has_the_same_meaning() {
+        let special: String = ('\0'..=char::MAX).filter(|c| is_special(*c)).collect();
+        assert!(special.chars().all(|c| u32::from(c) <= 0xffff));
+        let special = format!("{special} \\ \" grün \u{1f600} \\\u{202e}");
+        let value = serde_json::json!({ special.clone(): [special, 1, null] });
+        for json in [value.to_string(), serde_json::to_string_pretty(&value).expect("JSON")] {
+            let escaped = escaped_json(&json);
+            assert!(!escaped.contains(|c: char| is_special(c) && c != '\n'), "{escaped}");
+            let read: serde_json::Value = serde_json::from_str(&escaped).expect("JSON");
+            assert_eq!(read, value);
+        }
+        assert_eq!(escaped_json("\"\u{9b}\u{202e}\""), r#""\u009b\u202e""#);
+        assert!(matches!(escaped_json("{\n  \"a\": \"\\u0000 grün\"\n}"), Cow::Borrowed(_)));
     }
 
     #[test]

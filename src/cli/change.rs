@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::admin_client::{AdminArgs, AdminResponse, query_value};
 use super::{exit, say, say_error};
 use crate::descriptor::ParsedDescriptor;
-use crate::escape::one_line;
+use crate::escape::{escaped_json, one_line};
 use crate::limit::TierNumbers;
 use crate::rules::descriptor_selector;
 
@@ -152,7 +152,7 @@ fn list(args: &ListChangesArgs) -> anyhow::Result<u8> {
     with_body(args.admin.send("GET", "/changes", &[], None), |body| {
         let mut out = io::stdout().lock();
         if args.json {
-            writeln!(out, "{body}")?;
+            writeln!(out, "{}", escaped_json(&body.to_string()))?;
             return Ok(());
         }
         for change in items(body, "changes") {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::admin_client::{AdminArgs, query_value};
 use super::limited::limited;
 use super::{exit, say, say_error};
-use crate::escape::one_line;
+use crate::escape::{escaped_json, one_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct CountersArgs {
@@ -67,7 +67,7 @@ pub(super) fn run(args: &CountersArgs) -> anyhow::Result<u8> {
     if args.json {
         let one = || json!({ "counters": [body.clone()] });
         let shown = if args.descriptor.is_some() { one() } else { body };
-        writeln!(out, "{shown}")?;
+        writeln!(out, "{}", escaped_json(&shown.to_string()))?;
         return Ok(0);
     }
     out.write_all(text(&body, args.descriptor.is_some()).as_bytes())?;

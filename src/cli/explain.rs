@@ -8,7 +8,7 @@ use super::admin_client::{AdminArgs, query_value};
 use super::bucket_id::{self, BucketId};
 use super::rule_source::RuleSource;
 use super::{ExplainArgs, exit, say_error};
-use crate::escape::one_line;
+use crate::escape::{escaped_json, one_line};
 use crate::settings::RlqsSettings;
 
 /// Prints an explanation per descriptor. Returns 0 also if no rule matches, because the
@@ -46,7 +46,8 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         }
     }
     if args.json {
-        writeln!(out, "{}", json!({ "explanations": all }))?;
+        let all = json!({ "explanations": all }).to_string();
+        writeln!(out, "{}", escaped_json(&all))?;
     }
     Ok(0)
 }
@@ -104,7 +105,8 @@ fn running(admin: &AdminArgs, args: &ExplainArgs) -> anyhow::Result<u8> {
         writeln!(out)?;
     }
     if args.json {
-        writeln!(out, "{}", json!({ "explanations": all }))?;
+        let all = json!({ "explanations": all }).to_string();
+        writeln!(out, "{}", escaped_json(&all))?;
     }
     Ok(0)
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::admin_client::{AdminArgs, AdminResponse, query_value};
 use super::{exit, say_error};
-use crate::escape::one_line;
+use crate::escape::{escaped_json, one_line};
 
 /// The most plans that `list` shows.
 const LIST_MAX: usize = 10_000;
@@ -102,7 +102,9 @@ pub(super) fn run(args: &PlansArgs) -> anyhow::Result<u8> {
     }
     let AdminResponse { body, .. } = response;
     let text = match &args.command {
-        PlansCommand::List { json: true, .. } => format!("{body}\n"),
+        PlansCommand::List { json: true, .. } => {
+            format!("{}\n", escaped_json(&body.to_string()))
+        }
         PlansCommand::List { .. } => listed(&body),
         PlansCommand::Set { plan, .. } => changed(
             &body,

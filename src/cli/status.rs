@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::admin_client::AdminArgs;
 use super::{exit, say_error};
-use crate::escape::one_line;
+use crate::escape::{escaped_json, one_line};
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
@@ -32,7 +32,10 @@ pub(super) fn run(args: &StatusArgs) -> anyhow::Result<u8> {
         return Ok(exit::UNAVAILABLE);
     }
     let page = response.body;
-    let text = if args.json { format!("{page}\n") } else { words(&page) };
+    let text = match args.json {
+        true => format!("{}\n", escaped_json(&page.to_string())),
+        false => words(&page),
+    };
     io::stdout().lock().write_all(text.as_bytes())?;
     let has_problems = page["problems"].as_array().is_some_and(|all| !all.is_empty());
     Ok(if has_problems { exit::NEGATIVE } else { 0 })

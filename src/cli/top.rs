@@ -11,6 +11,7 @@ use super::admin_client::{AdminArgs, AdminResponse};
 use super::limited::limited;
 use super::{exit, say_error};
 use crate::duration::{Style, parse};
+use crate::escape::escaped_json;
 
 mod frame;
 mod terminal;
@@ -167,7 +168,7 @@ impl TopReading {
         if as_json {
             let TopReading { status, activity, limited } = self;
             let all = json!({ "status": status, "activity": activity, "limited": limited });
-            writeln!(out, "{all}")?;
+            writeln!(out, "{}", escaped_json(&all.to_string()))?;
         } else {
             for line in frame(self, None, None) {
                 writeln!(out, "{line}")?;

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::admin_client::{AdminArgs, query_value};
 use super::{exit, say_error};
-use crate::escape::one_line;
+use crate::escape::{escaped_json, one_line};
 use crate::usage::{
     ROWS_MAX, RowSelection, UsageOrder, UsagePage, UsageRow, UsageTier, csv_header, csv_rows,
 };
@@ -215,8 +215,8 @@ fn write_rows(
         FormatArg::Text => rows.iter().try_for_each(|row| write_text(page, row, out)),
         FormatArg::Csv => out.write_all(csv_rows(page, rows).as_bytes()),
         FormatArg::Json => rows.iter().try_for_each(|row| {
-            serde_json::to_writer(&mut *out, row)?;
-            writeln!(out)
+            let row = serde_json::to_string(row)?;
+            writeln!(out, "{}", escaped_json(&row))
         }),
     }
 }

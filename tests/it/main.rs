@@ -23,6 +23,7 @@ mod gzip;
 mod headers;
 mod hostile;
 mod json;
+mod json_output;
 mod leases;
 mod library;
 mod live_page;
