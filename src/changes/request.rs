@@ -14,7 +14,6 @@ use crate::duration;
 use crate::escape::excerpt;
 use crate::limit::TierNumbers;
 use crate::rules::{Found, RuleSet};
-use crate::spelling::nearest;
 use crate::time::Micros;
 
 /// Longest reason, in characters.
@@ -22,9 +21,6 @@ const REASON_CHARS_MAX: usize = 500;
 
 /// Longest part of a request in an error, in characters.
 const SHOWN_CHARS_MAX: usize = 80;
-
-/// The most names of rules that are compared with a misspelt one.
-const COMPARED_MAX: usize = 10_000;
 
 /// A change that a caller asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +152,7 @@ impl ChangeRequest {
         let until = self.end.after(now)?;
         let domain = self.domain;
         if !rules.has_domain(&domain) {
-            return Err(ChangeProblem::Unknown(unknown_domain(&domain, rules)));
+            return Err(ChangeProblem::Unknown(rules.unknown_domain(&domain)));
         }
         let target = match self.target {
             ChangeTarget::Rule(name) => rule_target(&domain, &name, &self.action, rules)?,
@@ -281,7 +277,7 @@ fn rule_target(
     let found = named(rules, &[(domain, name)]).pop().unwrap_or_default();
     let rule = match &found[..] {
         [rule] => *rule,
-        [] => return Err(ChangeProblem::Unknown(unknown_rule(domain, name, rules))),
+        [] => return Err(ChangeProblem::Unknown(rules.unknown_rule(domain, name))),
         several => {
             let shown = excerpt(name, SHOWN_CHARS_MAX);
             let selectors: Vec<String> = several
@@ -335,24 +331,4 @@ fn check_descriptor(
         }
         Found::NoRule | Found::UnknownDomain => Ok(()),
     }
-}
-
-fn unknown_domain(domain: &str, rules: &RuleSet) -> String {
-    let shown = excerpt(domain, SHOWN_CHARS_MAX);
-    let hint = match nearest(domain, rules.domains()) {
-        Some(meant) => format!("did you mean `{}`?", excerpt(meant, SHOWN_CHARS_MAX)),
-        None => "GET /rules lists the domains".to_owned(),
-    };
-    format!("domain: neither a file nor xDS defines `{shown}`; {hint}")
-}
-
-fn unknown_rule(domain: &str, name: &str, rules: &RuleSet) -> String {
-    let shown = excerpt(name, SHOWN_CHARS_MAX);
-    let of_domain = rules.rules().iter().filter(|rule| *rule.domain == *domain);
-    let names = of_domain.take(COMPARED_MAX).map(|rule| &*rule.display_name);
-    let hint = match nearest(name, names) {
-        Some(meant) => format!("did you mean `{}`?", excerpt(meant, SHOWN_CHARS_MAX)),
-        None => "write its name or its selector, as `weir explain` shows them".to_owned(),
-    };
-    format!("rule: no rule of this domain has the name or selector `{shown}`; {hint}")
 }

@@ -7,7 +7,6 @@ use crate::escape::excerpt;
 use crate::limit::RequestLines;
 use crate::rules::{Rule, RuleSet};
 use crate::sampling::SampledShare;
-use crate::spelling::nearest;
 use crate::time::Micros;
 
 /// The most captures at a time. Each is compared with every decision.
@@ -18,9 +17,6 @@ const LENGTH_MAX: Micros = Micros::from_secs(3_600);
 
 /// Longest part of a request in an error, and longest name of a caller, in characters.
 const SHOWN_CHARS_MAX: usize = 200;
-
-/// The most names of rules that are compared with a misspelt one.
-const COMPARED_MAX: usize = 10_000;
 
 /// Requests that get lines until an instant.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,7 +141,7 @@ impl CaptureRequest {
         if let Some(domain) = &self.domain
             && !rules.has_domain(domain)
         {
-            return Err(CaptureProblem::Unknown(unknown_domain(domain, rules)));
+            return Err(CaptureProblem::Unknown(rules.unknown_domain(domain)));
         }
         let rule = match (&self.domain, &self.rule) {
             (_, None) => None,
@@ -193,27 +189,7 @@ fn captured_rule(
     rules: &RuleSet,
 ) -> Result<CapturedRule, CaptureProblem> {
     let Some(rule) = rules.rule_named(domain, name) else {
-        return Err(CaptureProblem::Unknown(unknown_rule(domain, name, rules)));
+        return Err(CaptureProblem::Unknown(rules.unknown_rule(domain, name)));
     };
     Ok(CapturedRule { name: rule.display_name.to_string(), selector: rule.selector() })
-}
-
-fn unknown_domain(domain: &str, rules: &RuleSet) -> String {
-    let shown = excerpt(domain, SHOWN_CHARS_MAX);
-    let hint = match nearest(domain, rules.domains()) {
-        Some(meant) => format!("did you mean `{}`?", excerpt(meant, SHOWN_CHARS_MAX)),
-        None => "GET /rules lists the domains".to_owned(),
-    };
-    format!("domain: neither a file nor xDS defines `{shown}`; {hint}")
-}
-
-fn unknown_rule(domain: &str, name: &str, rules: &RuleSet) -> String {
-    let shown = excerpt(name, SHOWN_CHARS_MAX);
-    let of_domain = rules.rules().iter().filter(|rule| *rule.domain == *domain);
-    let names = of_domain.take(COMPARED_MAX).map(|rule| &*rule.display_name);
-    let hint = match nearest(name, names) {
-        Some(meant) => format!("did you mean `{}`?", excerpt(meant, SHOWN_CHARS_MAX)),
-        None => "write its name, or its selector as in `weir explain`".to_owned(),
-    };
-    format!("rule: no rule of this domain has the name or selector `{shown}`; {hint}")
 }

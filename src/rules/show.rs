@@ -7,3 +7,4 @@ mod node_text;
 pub(super) mod rlconfig;
 mod rule_names;
 pub(super) mod selector;
+mod unknown_name;

@@ -38,8 +38,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ),
     (
         "changes",
-        "escape time atomic_count outage_log spelling duration limit descriptor key store_error \
-         rules store",
+        "escape time atomic_count outage_log duration limit descriptor key store_error rules store",
     ),
     ("lease_rollback", ""),
     ("decision", "time limit descriptor store_error lease_rollback"),
@@ -75,7 +74,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("telemetry", "time sharded histogram limit descriptor key store decision rules settings"),
     (
         "request_log",
-        "escape time atomic_count sampling line_rate spelling duration limit descriptor key \
+        "escape time atomic_count sampling line_rate duration limit descriptor key \
          decision decision_record rules settings limiter telemetry",
     ),
     (

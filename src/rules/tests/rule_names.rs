@@ -77,3 +77,37 @@ descriptors:
     let others: Vec<Option<String>> = set.rules().iter().map(Rule::other_selector).collect();
     assert_eq!(others, [Some("a".to_owned()), None, None]);
 }
+
+#[test]
+fn an_unknown_name_has_a_suggestion() {
+    let long = "x".repeat(200);
+    let rule = |key: &str, name: &str| {
+        format!("  - {{ key: {key}, rate_limit: {{ name: \"{name}\", {LIMIT} }} }}\n")
+    };
+    let rules = rule("a", "per-user") + &rule("b", "turn\\u202e");
+    let text = format!("domain: shop\ndescriptors:\n{rules}");
+    let (set, _) = compiled(&text, &Options::default()).expect("valid rules");
+    for (domain, hint) in [
+        ("shopp", "`shopp`; did you mean `shop`?"),
+        ("elsewhere", "`elsewhere`; GET /rules lists the domains"),
+        ("x\n", "`x\\n`; GET /rules"),
+    ] {
+        let error = set.unknown_domain(domain);
+        let start = "domain: neither a file nor xDS defines `";
+        assert!(error.starts_with(start) && error.contains(hint), "{error}");
+    }
+    for (domain, name, hint) in [
+        ("shop", "pre-user", "`pre-user`; did you mean `per-user`?"),
+        ("shop", "turn", "did you mean `turn\\u{202e}`?"),
+        ("shop", "b", "write its name or its selector"),
+        ("other", "pre-user", "write its name or its selector"),
+        ("shop", long.as_str(), "x...`; write its name"),
+    ] {
+        let error = set.unknown_rule(domain, name);
+        assert!(
+            error.starts_with("rule: no rule of this domain has") && error.contains(hint),
+            "{error}"
+        );
+        assert!(error.chars().count() < 250, "{error}");
+    }
+}
