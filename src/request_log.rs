@@ -30,6 +30,7 @@ mod audit_log;
 mod capture;
 mod line;
 mod sensitive_keys;
+mod shown_rule;
 mod shown_values;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use super::capture::LogCapture;
 use crate::escape::{excerpt, one_line};
 use crate::time::Micros;
 
-/// Longest domain, rule or caller in a line, in characters.
+/// Longest domain or caller in a line, in characters.
 const CHARS_MAX: usize = 200;
 
 /// Why a capture ended.
@@ -15,10 +15,10 @@ pub(super) enum EndCause<'a> {
     Caller(&'a str),
 }
 
-/// The domain and the rule of a capture, for a log line.
+/// The domain and the rule of a capture, for a log line: without values of sensitive keys.
 fn logged_target(capture: &LogCapture) -> (Option<String>, Option<String>) {
     let domain = capture.domain.as_deref().map(|domain| excerpt(domain, CHARS_MAX));
-    let rule = capture.rule.as_ref().map(|rule| excerpt(&rule.name, CHARS_MAX));
+    let rule = capture.rule.as_ref().map(|rule| rule.shown.name.clone());
     (domain, rule)
 }
 

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::shown_rule::ShownRule;
 use crate::duration;
 use crate::escape::excerpt;
 use crate::limit::RequestLines;
@@ -44,6 +45,8 @@ pub struct CapturedRule {
     pub name: String,
     /// The selector, by which the rule is found again after a reload.
     pub selector: String,
+    /// The name in the audit log.
+    pub(super) shown: ShownRule,
 }
 
 /// Why a capture cannot begin. Each text has the reason.
@@ -191,5 +194,6 @@ fn captured_rule(
     let Some(rule) = rules.rule_named(domain, name) else {
         return Err(CaptureProblem::Unknown(rules.unknown_rule(domain, name)));
     };
-    Ok(CapturedRule { name: rule.display_name.to_string(), selector: rule.selector() })
+    let (name, selector) = (rule.display_name.to_string(), rule.selector());
+    Ok(CapturedRule { name, selector, shown: ShownRule::of(rule) })
 }

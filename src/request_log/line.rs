@@ -2,18 +2,18 @@
 
 use std::borrow::Cow;
 
-use super::sensitive_keys::is_sensitive;
+use super::shown_rule::ShownRule;
 use crate::decision::{Code, DecisionReason, Verdict};
 use crate::decision_record;
-use crate::descriptor::{Entry, Request};
+use crate::descriptor::Request;
 use crate::escape::excerpt;
 use crate::key::KeySeed;
 use crate::limiter::find_counter;
-use crate::rules::{RuleSet, descriptor_selector};
+use crate::rules::RuleSet;
 use crate::telemetry::TopDenied;
 use crate::time::Micros;
 
-/// Longest domain or rule in a line, in characters.
+/// Longest domain in a line, in characters.
 const CHARS_MAX: usize = 200;
 
 /// The levels of lines about requests that the log shows.
@@ -60,28 +60,6 @@ pub(super) struct DecisionLine<'a> {
     request: &'static str,
 }
 
-/// The name or the selector of a rule in a line. A selector has the exact values of its path. Those of
-/// sensitive keys are left out.
-fn named(text: &str, entries: &[Entry<'_>]) -> String {
-    let mut shown = text.to_owned();
-    for entry in entries.iter().filter(|entry| is_sensitive(entry.key)) {
-        let pair = descriptor_selector(std::slice::from_ref(entry));
-        let kept = pair.len() - descriptor_selector(&[Entry { key: "", ..*entry }]).len() + 1;
-        let mut from = 0;
-        while let Some(found) = shown[from..].find(&pair) {
-            let (start, end) = (from + found, from + found + pair.len());
-            // Another value may begin with this one.
-            if shown[end..].is_empty() || shown[end..].starts_with(',') {
-                shown.replace_range(start + kept..end, "..");
-                from = start + kept;
-            } else {
-                from = end;
-            }
-        }
-    }
-    excerpt(&shown, CHARS_MAX)
-}
-
 impl<'a> DecisionLine<'a> {
     /// The line about the descriptor at `index`; `None` if there is none. `span_trace` is the id of the
     /// span's trace.
@@ -107,11 +85,12 @@ impl<'a> DecisionLine<'a> {
             DecisionReason::Fallback { decision, .. } => (decision, false),
             _ => (None, false),
         };
-        let selector = rule.map(|rule| rule.selector());
-        let selector = selector.filter(|it| rule.is_some_and(|rule| *rule.display_name != **it));
         let counter = rule.and_then(|_| {
             find_counter(counter_seed, rules, request.domain, descriptor.entries).ok()
         });
+        let shown = rule.map(ShownRule::of);
+        let (rule, selector) =
+            shown.map_or((None, None), |shown| (Some(shown.name), shown.selector));
         let trace_id = match span_trace {
             Some(id) => Some(Cow::Owned(format!("{id:032x}"))),
             None => {
@@ -121,8 +100,8 @@ impl<'a> DecisionLine<'a> {
         };
         Some(DecisionLine {
             domain: excerpt(request.domain, CHARS_MAX),
-            rule: rule.map(|rule| named(&rule.display_name, descriptor.entries)),
-            selector: selector.map(|selector| named(&selector, descriptor.entries)),
+            rule,
+            selector,
             code: status.code.name(),
             reason: status.reason.name(),
             hits: descriptor.hits(request.hits_addend),
@@ -219,25 +198,4 @@ impl<'a> DecisionLine<'a> {
 
 fn seconds(length: Micros) -> f64 {
     length.0 as f64 / Micros::SECOND.0 as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A path with a secret as exact value is shown without it.
-    #[test]
-    fn names_have_no_values_of_sensitive_keys() {
-        let entries =
-            [Entry { key: "api_key", value: "s3,cret" }, Entry { key: "path", value: "/a" }];
-        for (text, expected) in [
-            ("api_key=s3\\,cret,path=/a", "api_key=..,path=/a"),
-            ("api_key,path=/a", "api_key,path=/a"),
-            ("calls", "calls"),
-            ("api_key=s3\\,cretly", "api_key=s3\\,cretly"),
-            ("api_key=s3\\,cret,api_key=s3\\,cret", "api_key=..,api_key=.."),
-        ] {
-            assert_eq!(named(text, &entries), expected);
-        }
-    }
 }

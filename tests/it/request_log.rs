@@ -122,6 +122,24 @@ fn hostile_values_and_secrets_are_harmless() {
     assert!(!weir.process().output().contains("hunter2"));
 }
 
+/// The path of a rule may have a secret.
+#[test]
+fn secrets_of_rules_are_in_no_line() {
+    let rule = "{ key: api_key, value: hunter2, rate_limit: { unit: hour, requests_per_unit: 9 } }";
+    let rules = format!("domain: d\ndescriptors: [{rule}]\n");
+    let mut weir = Weir::setup().rules("d.yaml", &rules).start();
+    let body = json!({ "requests": "all", "domain": "d", "rule": "api_key=hunter2", "for": "10m" });
+    let begun = put(&weir, &body);
+    assert_eq!(begun.status, 200, "{}", begun.body);
+    assert_eq!(hit(&weir.client(), "api_key", "hunter2"), OK);
+    assert_eq!(send(weir.admin, "DELETE", "/log", &[], b"").status, 200);
+    for message in ["request capture started", "request decided", "request capture ended"] {
+        let line = logged(&mut weir, message);
+        assert_eq!(line["rule"], "api_key=..", "{line}");
+    }
+    assert!(!weir.process().output().contains("hunter2"));
+}
+
 /// A rule asks for lines by itself, and a reload changes that.
 #[test]
 fn a_rule_chooses_its_lines() {

@@ -22,6 +22,20 @@ impl Rule {
         selector(&self.path)
     }
 
+    /// The selector with `..` in place of each pattern whose key `is_hidden`.
+    pub fn selector_hiding(&self, is_hidden: impl Fn(&str) -> bool) -> String {
+        let mut text = String::new();
+        for node in self.path.iter() {
+            push_key(&mut text, &node.key);
+            match node.matcher {
+                Matcher::Any => {}
+                _ if is_hidden(&node.key) => text.push_str("=.."),
+                _ => push_pattern(&mut text, node),
+            }
+        }
+        text
+    }
+
     /// The selector, if the rule name is another text.
     pub fn other_selector(&self) -> Option<String> {
         // Without `name`, the rule name is the selector.
