@@ -41,10 +41,16 @@ fn book() -> PlanBook {
     PlanBook::parse_yaml(BOOK, "plans.yaml").expect("valid").0
 }
 
-/// A bench over memory whose source of plans has sent these customers.
-fn bench(customers: &[(&str, &str)]) -> (Bench, Arc<Plans>) {
+/// Plans whose source has sent these customers.
+pub(super) fn plans_of(customers: &[(&str, &str)]) -> Arc<Plans> {
     let plans = Plans::new(PlansConfig { max_customers: 100, asks_per_customer: false });
     publish(&plans, customers);
+    plans
+}
+
+/// A bench over memory whose source of plans has sent these customers.
+fn bench(customers: &[(&str, &str)]) -> (Bench, Arc<Plans>) {
+    let plans = plans_of(customers);
     let config = ResponseSettings { headers: LimitHeaders::Both, ..Default::default() };
     let Bench { rules, limiter } = Bench::new(RULES, config);
     plans.use_rules(&rules);

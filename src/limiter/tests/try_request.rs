@@ -4,7 +4,8 @@ use futures_util::future::FutureExt;
 use proptest::prelude::*;
 
 use super::changes::with_changes;
-use super::leases::deliver;
+use super::leases::{deliver, lease};
+use super::planned::plans_of;
 use super::*;
 use crate::limit::TierNumbers;
 
@@ -27,21 +28,82 @@ const RULES: &str = "
   - {key: blocked, rate_limit: {unit: minute, requests_per_unit: 5}}
   - {key: passed, rate_limit: {unit: minute, requests_per_unit: 1}}
   - {key: raised, rate_limit: {unit: minute, requests_per_unit: 1}}
+  - {key: tokens, rate_limit: {unit: minute, requests_per_unit: 9, reserve: {hold: 30s}}}
+  - key: planned
+    rate_limit:
+      name: planned
+      unit: minute
+      requests_per_unit: 1
+      limit_from: {customer: planned, limit: calls}
+  - key: basic
+    rate_limit:
+      name: basic
+      unit: minute
+      requests_per_unit: 1
+      limit_from: {customer: basic, limit: calls, default: free}
 ";
 
+/// The customers with a plan.
+const CUSTOMERS: &[(&str, &str)] = &[("pro", "pro"), ("house", "house")];
+
+/// A key with the value `x`, or a key with its value. `settle` and `release` give back the newest lease.
 const KEYS: &[&str] = &[
-    "fixed", "sliding", "log", "token", "slots", "tiers", "cost", "s", "q1", "q2", "u", "new",
-    "old", "blocked", "passed", "raised", "none",
+    "fixed",
+    "sliding",
+    "log",
+    "token",
+    "slots",
+    "tiers",
+    "cost",
+    "s",
+    "q1",
+    "q2",
+    "u",
+    "new",
+    "old",
+    "blocked",
+    "passed",
+    "raised",
+    "none",
+    "tokens",
+    "settle",
+    "release",
+    "planned",
+    "planned=pro",
+    "planned=house",
+    "basic=pro",
+    "basic",
 ];
 
-/// A bench with temporary changes.
+/// The entries of one of [`KEYS`]. `id` is the newest lease.
+fn entries_of<'e>(key: &'e str, id: &'e str) -> Vec<Entry<'e>> {
+    let (key, value, id) = match (key, key.split_once('=')) {
+        ("settle", _) => ("tokens", "x", Some(id)),
+        ("release", _) => ("slots", "x", Some(id)),
+        (_, Some((key, value))) => (key, value, None),
+        (_, None) => (key, "x", None),
+    };
+    let lease = id.map(|value| Entry { key: "lease", value });
+    [Entry { key, value }].into_iter().chain(lease).collect()
+}
+
+/// A limiter with the plans of [`CUSTOMERS`].
+fn with_plans<S: SharedStore>(limiter: Limiter<S>, rules: &RuleSet) -> Limiter<S> {
+    let plans = plans_of(CUSTOMERS);
+    plans.use_rules(rules);
+    limiter.with_plans(plans, None)
+}
+
+/// A bench with temporary changes and plans.
 fn changed() -> Bench {
     let changes = [
         ("blocked", r#""block":true"#),
         ("passed", r#""bypass":true"#),
         ("raised", r#""limit":4"#),
     ];
-    with_changes(Bench::new(RULES, ResponseSettings::default()), &changes)
+    let bench = with_changes(Bench::new(RULES, ResponseSettings::default()), &changes);
+    let Bench { rules, limiter } = bench;
+    Bench { limiter: with_plans(limiter, &rules), rules }
 }
 
 /// The same rules over a shared store.
@@ -49,16 +111,19 @@ fn over_shared_store() -> (RuleSet, Limiter<FakeStore>) {
     let Bench { rules, .. } = Bench::new(RULES, ResponseSettings::default());
     let backend = Backend::Redis(Modes::without_over_limit_cache(FakeStore::new()));
     let limiter = Limiter::new(backend, KeySeed::fixed([1, 2]), ResponseSettings::default());
+    let limiter = with_plans(limiter, &rules);
     (rules, limiter)
 }
 
 /// Tries and then makes each request, of keys and hits. They must agree.
 fn agree<S: SharedStore>(rules: &RuleSet, limiter: &Limiter<S>, requests: &[Vec<(usize, u64)>]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut newest = "no lease".to_owned();
     for (number, parts) in requests.iter().enumerate() {
         let now = NOW.saturating_add(Micros(number as u64 * 700_000));
-        let entries: Vec<[Entry<'_>; 1]> =
-            parts.iter().map(|(key, _)| [Entry { key: KEYS[*key], value: "x" }]).collect();
+        let id = newest.clone();
+        let entries: Vec<Vec<Entry<'_>>> =
+            parts.iter().map(|(key, _)| entries_of(KEYS[*key], &id)).collect();
         let descriptors: Vec<Descriptor<'_>> = entries
             .iter()
             .zip(parts)
@@ -84,7 +149,10 @@ fn agree<S: SharedStore>(rules: &RuleSet, limiter: &Limiter<S>, requests: &[Vec<
                 assert_eq!(one.status.limit, status.limit);
             }
         }
-        // The response is delivered, so its slots stay taken.
+        if let Some((id, _)) = lease(&verdict) {
+            newest = id;
+        }
+        // The response is delivered, so its slots and reservations stay taken.
         deliver(verdict);
     }
 }
@@ -102,11 +170,12 @@ proptest! {
     }
 
     /// A peek has to suffice, because states are not read from a shared store. It does not show when a log
-    /// with denied hits, or slots that the same request has just taken, have room again. So neither is here.
+    /// with denied hits, or slots that the same request has just taken, have room again, nor what a lease
+    /// holds. So none of these is here.
     #[test]
     fn a_tried_request_agrees_over_a_shared_store(mut requests in requests()) {
         let (rules, limiter) = over_shared_store();
-        let is_shown = |key: usize| !["log", "slots"].contains(&KEYS[key]);
+        let is_shown = |key: usize| !["log", "slots", "settle", "release"].contains(&KEYS[key]);
         requests.iter_mut().for_each(|parts| parts.retain(|(key, _)| is_shown(*key)));
         requests.retain(|parts| !parts.is_empty());
         agree(&rules, &limiter, &requests);
