@@ -107,6 +107,8 @@ pub struct ServerMetrics {
     pub http_busy: AtomicCount,
     /// Open streams of the live page.
     pub live_viewers: AtomicCount,
+    /// Events that were rendered for the live page.
+    pub live_events: AtomicCount,
 }
 
 impl ServerMetrics {
@@ -154,6 +156,8 @@ impl ServerMetrics {
         self.expose_grpc(page);
         let help = "Open streams of the live page.";
         page.gauge("weir_live_viewers", help).single(self.live_viewers.get());
+        let help = "Events rendered for the live page, each one for all viewers.";
+        page.counter("weir_live_events_total", help).single(self.live_events.get());
         let family = page.counter(
             "weir_http_requests_aborted_total",
             "HTTP requests ended by weir because they or their responses were too slow (timeout), \
@@ -277,6 +281,7 @@ mod tests {
             http_too_large,
             http_busy,
             live_viewers,
+            live_events,
         } = &all_metrics;
         let by_reason = |name: &str, reason: &str| format!("{name}{{reason=\"{reason}\"}}");
         let ended_connection = |reason| by_reason("weir_grpc_connections_ended_total", reason);
@@ -308,6 +313,7 @@ mod tests {
             (http_too_large, aborted_request("too_large")),
             (http_busy, aborted_request("busy")),
             (live_viewers, "weir_live_viewers".to_owned()),
+            (live_events, "weir_live_events_total".to_owned()),
         ];
         let ClientMemory { connections, buffers, waiting, deciding } = client_memory;
         for (part, PartMemory { held, max }) in [

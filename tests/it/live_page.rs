@@ -1,15 +1,13 @@
-//! The live page: the state of the process, the activity of rules, the page and its stream.
-
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpStream};
+//! The live page: the state of the process, the activity of rules, and the page.
 
 use serde_json::{Value, json};
-use socket2::{Domain, Socket, Type};
 
 use crate::support::http::{get, get_with, send};
 use crate::support::rls::{descriptor, request};
-use crate::support::wait::{TIMEOUT, until};
+use crate::support::wait::until;
 use crate::support::weir::{Weir, write};
+
+mod stream;
 
 const RULES: &str = "
 domain: d
@@ -153,117 +151,4 @@ fn the_page_can_be_switched_off() {
         assert_eq!(answer.status, 404);
         assert!(answer.body.contains("admin.page"), "{}", answer.body);
     }
-}
-
-/// An open stream of events.
-struct LiveClient {
-    reader: BufReader<TcpStream>,
-    /// The lines before the body.
-    head: Vec<String>,
-}
-
-impl LiveClient {
-    fn open(admin: SocketAddr) -> LiveClient {
-        LiveClient::over(TcpStream::connect(admin).expect("a connection"), admin)
-    }
-
-    /// Over a connection from 127.0.0.`host`.
-    fn open_from(host: u8, admin: SocketAddr) -> LiveClient {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-        let own = SocketAddr::from(([127, 0, 0, host], 0));
-        socket.bind(&own.into()).expect("an address of loopback");
-        socket.connect(&admin.into()).expect("a connection");
-        LiveClient::over(socket.into(), admin)
-    }
-
-    fn over(mut stream: TcpStream, admin: SocketAddr) -> LiveClient {
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a timeout that is not zero");
-        let request = format!("GET /live HTTP/1.1\r\nhost: {admin}\r\n\r\n");
-        stream.write_all(request.as_bytes()).expect("the request can be sent");
-        let mut client = LiveClient { reader: BufReader::new(stream), head: Vec::new() };
-        while let Some(line) = client.line().filter(|line| !line.is_empty()) {
-            client.head.push(line);
-        }
-        client
-    }
-
-    fn status(&self) -> &str {
-        self.head[0].split(' ').nth(1).unwrap_or_default()
-    }
-
-    /// The next line; `None` at the end of the connection.
-    fn line(&mut self) -> Option<String> {
-        let mut line = String::new();
-        let bytes = self.reader.read_line(&mut line).expect("a line in time");
-        (bytes > 0).then(|| line.trim_end().to_owned())
-    }
-
-    /// The next event; `None` at the end of the stream.
-    fn event(&mut self) -> Option<Value> {
-        loop {
-            if let Some(json) = self.line()?.strip_prefix("data: ") {
-                return Some(serde_json::from_str(json).expect("JSON on one line"));
-            }
-        }
-    }
-}
-
-#[test]
-fn events_have_the_rates_since_the_one_before() {
-    let hostile = "<script>alert(1)</script>\u{202e}";
-    let rules = RULES.replace("per-user", &format!("\"{hostile}\""));
-    let weir = Weir::start(&rules);
-    let mut viewer = LiveClient::open(weir.admin);
-    assert_eq!(viewer.status(), "200");
-    assert!(viewer.head.iter().any(|line| line == "content-type: text/event-stream"));
-    let first = viewer.event().expect("an event");
-    assert_eq!((&first["rules"], &first["status"]["viewers"]), (&json!([]), &json!(1)));
-    assert_eq!(first["top"]["top"], json!([]));
-    // A rule is in the events from the second one after its first decision.
-    let event = loop {
-        call(&weir, "ann");
-        let event = viewer.event().expect("an event");
-        if event["rules"] != json!([]) {
-            break event;
-        }
-    };
-    assert_eq!(event["rules"][0]["rule"], hostile);
-    assert!(event["rules"][0]["rates"]["hits"].as_f64() > Some(0.0), "{event}");
-    assert_eq!(event["status"]["health"], "serving");
-    drop(viewer);
-    until("the end of the stream", || weir.metric("weir_live_viewers", &[]) == 0);
-}
-
-#[test]
-fn viewers_over_the_maximum_are_refused() {
-    let weir = Weir::start(RULES);
-    let refused = |status: u16, reason: &str| {
-        let answer = get(weir.admin, "/live");
-        assert_eq!((answer.status, answer.header("retry-after")), (status, Some("3".to_owned())));
-        let error = answer.json()["error"].as_str().expect("a reason").to_owned();
-        assert!(error.contains(reason) && error.contains("close"), "{error}");
-    };
-    let mut viewers: Vec<LiveClient> = (0..12).map(|_| LiveClient::open(weir.admin)).collect();
-    refused(429, "12 streams of /live are open from this address");
-    viewers.extend((0..4).map(|_| LiveClient::open_from(2, weir.admin)));
-    assert!(viewers.iter().all(|viewer| viewer.status() == "200"));
-    refused(503, "16 streams of /live are open");
-    assert_eq!(weir.metric("weir_live_viewers", &[]), 16);
-    assert_eq!(get(weir.admin, "/rules").status, 200, "pages are not blocked");
-    drop(viewers);
-    until("the end of the streams", || weir.metric("weir_live_viewers", &[]) == 0);
-    assert_eq!(LiveClient::open(weir.admin).status(), "200");
-}
-
-/// `http.request_timeout` and `http.max_connection_age` end other connections, and no stream.
-#[test]
-fn a_stream_lives_until_the_drain() {
-    let setup = Weir::setup().rules("r.yaml", RULES).env("WEIR__HTTP__REQUEST_TIMEOUT", "1s");
-    let mut weir = setup.env("WEIR__HTTP__MAX_CONNECTION_AGE", "1s").start();
-    let mut viewer = LiveClient::open(weir.admin);
-    // Three periods of 2 s.
-    (0..4).for_each(|_| drop(viewer.event().expect("an event")));
-    weir.process().terminate();
-    while viewer.event().is_some() {}
-    assert!(weir.process().wait_for_exit().success());
 }

@@ -92,6 +92,7 @@ impl LiveFeed {
 
     /// Sends an event to all viewers. `json` must be one line.
     pub fn publish(&self, json: &str) {
+        self.metrics.live_events.add();
         self.newest.send_replace(Some(format!("event: tick\ndata: {json}\n\n").into()));
     }
 
@@ -262,6 +263,7 @@ mod tests {
         assert!(feed.viewed().now_or_never().is_some() && feed.has_viewers());
         assert_eq!(metrics.live_viewers.get(), 1);
         (1..=3).for_each(|number| feed.publish(&number.to_string()));
+        assert_eq!(metrics.live_events.get(), 3);
         let (event, stream) = stream.next().await.expect("an event");
         assert_eq!(event.as_deref(), Ok(&b"event: tick\ndata: 3\n\n"[..]));
         feed.clear();
