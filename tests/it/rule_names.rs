@@ -8,6 +8,8 @@ use crate::support::rls::{descriptor, request};
 use crate::support::weir::Weir;
 use crate::support::weir::cli::run;
 
+mod surfaces;
+
 const RULES: &str = "
 domain: d
 descriptors:
