@@ -91,6 +91,16 @@ export class LivePage {
     await this.find("#token-save").click();
   }
 
+  // Hides the page or shows it. Headless Chromium shows all tabs, so this sets what the document reports.
+  async setHidden(hidden) {
+    await this.page.evaluate((value) => {
+      const report = (name, get) => Object.defineProperty(document, name, { configurable: true, get });
+      report("hidden", () => value);
+      report("visibilityState", () => (value ? "hidden" : "visible"));
+      document.dispatchEvent(new Event("visibilitychange"));
+    }, hidden);
+  }
+
   // No script of others, no error, no request elsewhere, no sideways scrolling, no text without a bound.
   async assertHarmless() {
     assert.deepEqual(this.problems, []);

@@ -113,6 +113,28 @@ describe("the live page", { timeout: 600_000 }, () => {
     await live.see('#quotas-list [data-rule="per-tenant"]');
   });
 
+  it("reads nothing while it is hidden", async () => {
+    await live.show("limited");
+    await live.connected();
+    const viewers = async () => (await stage.weir.api("/status")).json.viewers;
+    await until("the stream", async () => (await viewers()) === 1);
+    await live.setHidden(true);
+    await live.see("html:not([data-connection=live])");
+    await until("the end of the stream", async () => (await viewers()) === 0);
+    const sent = live.requests.length;
+    // The second tick ends 10 s after the first one. The view reads every 5 s, the stream every 2 s.
+    for (let ticks = 0; ticks < 2; ticks++) {
+      const tick = async () => (await stage.weir.api("/activity?limit=1")).json.until;
+      const last = await tick();
+      await until("a tick", async () => (await tick()) !== last);
+    }
+    assert.deepEqual(live.requests.slice(sent), []);
+    await live.setHidden(false);
+    await live.connected();
+    await until("the stream again", async () => (await viewers()) === 1);
+    await until("the list again", () => live.requests.slice(sent).some((url) => url.endsWith("/limited")));
+  });
+
   it("shows a lost Redis, and that it is back", async () => {
     await live.show("health");
     await stage.redis.kill();
