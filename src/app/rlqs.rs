@@ -15,7 +15,7 @@ use crate::rlqs::{
     self, ActiveRuleSet, EnvoyStream, LocalCheck, QuotaEngine, ReportError, RlqsConfig, RlqsDriver,
     SharedLedger,
 };
-use crate::rules::RuleSet;
+use crate::rules::{Rule, RuleSet};
 use crate::server::{QuotaStream, QuotaStreamError, QuotaStreams, TooManyStreams};
 use crate::settings::Settings;
 use crate::store::StoreError;
@@ -99,6 +99,10 @@ impl DividedRules for QuotaEngine {
             LocalCheck::Joining => DividedResult::Joining,
             LocalCheck::Failed(error) => DividedResult::Failed(error),
         }
+    }
+
+    fn divides(&self, rule: &Rule) -> bool {
+        QuotaEngine::divides(self, rule)
     }
 
     fn joined<'a>(&'a self, key: &'a CounterKey) -> BoxFuture<'a, Result<(), StoreError>> {

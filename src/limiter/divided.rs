@@ -23,6 +23,9 @@ pub trait DividedRules: Send + Sync + 'static {
     /// Decides hits by the share of their counter, if their rule is divided. Never waits.
     fn check(&self, check: &DividedCheck<'_>) -> DividedResult;
 
+    /// Whether the limit of `rule` is divided now. Takes nothing, and makes this instance no holder.
+    fn divides(&self, rule: &Rule) -> bool;
+
     /// Waits until `check` no longer returns [`DividedResult::Joining`] for this counter. The caller
     /// bounds the wait.
     ///

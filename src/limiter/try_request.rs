@@ -41,8 +41,8 @@ pub struct TriedDescriptor<'r> {
     /// The decision under the other numbers; the reason if they do not fit or the store failed. `None`
     /// without other numbers, or without a counter.
     pub with_limit: Option<Result<Decision, String>>,
-    /// Whether the rule may be divided by the quota service now, so that a share may decide instead.
-    pub may_be_divided: bool,
+    /// Whether the quota service divides the limit now, so that a share decides instead of the counter.
+    pub is_divided: bool,
 }
 
 /// What the descriptors before have taken from copies of counters.
@@ -113,17 +113,21 @@ impl<S: SharedStore> Limiter<S> {
         let codes = decided.iter().map(|one| one.resolved).zip(statuses.iter().map(|it| it.code));
         let (code, _) = fold::response_code(&self.config, codes);
         drop(decided);
-        let is_divided = self.divided().is_some();
+        let divided = self.divided();
         let tried = pending.into_iter().zip(statuses).zip(others);
         let tried = tried.map(|((one, status), with_limit)| {
             let rule = one.resolved.rule();
+            let is_divided = match &one.resolved {
+                ResolvedDescriptor::Counter(query) => query
+                    .divided_check(now)
+                    .is_some_and(|check| divided.is_some_and(|rules| rules.divides(check.rule))),
+                ResolvedDescriptor::Uncounted { .. } | ResolvedDescriptor::Blocked { .. } => false,
+            };
             let counter = match one.resolved {
                 ResolvedDescriptor::Counter(query) => Some((query.key, query.limit)),
                 ResolvedDescriptor::Uncounted { .. } | ResolvedDescriptor::Blocked { .. } => None,
             };
-            let divisible = rule.is_some_and(Rule::is_divisible) && counter.is_some();
-            let may_be_divided = is_divided && divisible;
-            TriedDescriptor { status, rule, counter, with_limit, may_be_divided }
+            TriedDescriptor { status, rule, counter, with_limit, is_divided }
         });
         TriedRequest { code, descriptors: tried.collect() }
     }

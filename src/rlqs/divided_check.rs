@@ -23,7 +23,7 @@ impl QuotaEngine {
         hits: i64,
         now: Micros,
     ) -> LocalCheck {
-        if !self.divided.contains(rule.id) || !rule.is_divisible() {
+        if !self.divides(rule) {
             return LocalCheck::NotDivided;
         }
         if let LocalState::Checked(check) = self.local.check(limit, key, hits, now) {
@@ -45,6 +45,11 @@ impl QuotaEngine {
             // The driver removed it, because the rule is not divided any longer.
             LocalState::Unknown => LocalCheck::NotDivided,
         }
+    }
+
+    /// Whether the limit of `rule` is divided now.
+    pub fn divides(&self, rule: &Rule) -> bool {
+        self.divided.contains(rule.id) && rule.is_divisible()
     }
 
     /// With a memory store a holder waits only while shares are learnt again after a start. The counter

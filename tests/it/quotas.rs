@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::http::get;
+use crate::support::http::{get, post};
 use crate::support::rlqs::{SmallEnvoy, bucket};
 use crate::support::rls::{descriptor, request};
 use crate::support::wait::until;
@@ -53,6 +53,12 @@ fn quotas_shows_the_share_of_each_holder() {
     assert_eq!((&holder["holder"], &holder["kind"]), (&json!("gateway-1"), &json!("envoy")));
     let [share, rate] = ["share", "per_second"].map(|name| holder[name].as_f64().expect("both"));
     assert!(share > 0.0 && share <= 1.0 && (rate - 100.0 * share).abs() < 1e-6, "{page}");
+
+    let body = json!({ "domain": "d", "descriptor": "tenant=a" }).to_string();
+    let tried = post(weir.admin, "/try", body).json();
+    let note = tried["descriptors"][0]["note"].as_str().expect("a note");
+    assert!(note.starts_with("RLQS divides this limit"), "{note}");
+    assert_eq!(kinds(&quotas(&weir, "")["quotas"][0]), ["envoy"], "a trial makes no holder");
 
     // The first call makes this instance a holder as well.
     weir.client().check(request("d", vec![descriptor(&[("tenant", "a")])]));

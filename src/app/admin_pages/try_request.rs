@@ -119,8 +119,12 @@ fn notes(tried: &TriedDescriptor<'_>) -> Vec<String> {
     if let DecisionReason::Fallback { error, .. } = tried.status.reason {
         notes.push(format!("The store failed ({error}), so the fallback decides."));
     }
-    if tried.may_be_divided {
-        notes.push("If RLQS divides this limit, the share of the instance decides instead.".into());
+    if tried.is_divided {
+        notes.push(
+            "RLQS divides this limit: the share of this instance decides, and not the counter that \
+             was tried; see /quotas."
+                .into(),
+        );
     }
     match tried.rule.filter(|_| tried.counter.is_some()).map(|rule| rule.mode) {
         Some(Mode::Leased) => {

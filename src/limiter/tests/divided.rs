@@ -13,6 +13,7 @@ use super::*;
 use crate::decision::Decision;
 use crate::key::CounterKey;
 use crate::limit::{Override, Unit};
+use crate::rules::Rule;
 use crate::testing::lock;
 
 /// The hits that a share has saved up, for each counter.
@@ -79,6 +80,10 @@ impl DividedRules for FakeShares {
             used: (SAVED - *left).unsigned_abs(),
             reset_after: Micros::from_secs(2),
         })
+    }
+
+    fn divides(&self, rule: &Rule) -> bool {
+        self.rules.contains(&&*rule.display_name)
     }
 
     fn joined<'a>(&'a self, _: &'a CounterKey) -> BoxFuture<'a, Result<(), StoreError>> {
@@ -335,4 +340,27 @@ async fn a_wait_for_a_share_ends_in_the_fallback() {
         };
         assert_eq!(error, StoreError::Timeout);
     }
+}
+
+/// A trial reads the counter. It takes nothing from a share.
+#[test]
+fn a_trial_says_that_a_share_decides() {
+    let shares = FakeShares::of(&["a", "slots"]);
+    let is_divided = |bench: &Bench, key: &str| {
+        let entries = [Entry { key, value: "x" }];
+        let descriptors = [descriptor(&entries, 1)];
+        let request = with(&descriptors);
+        let tried = bench.limiter.try_request(&bench.rules, &request, None, NOW);
+        tried.now_or_never().expect("memory does not wait").descriptors[0].is_divided
+    };
+    let unchanged = bench(&shares, ResponseSettings::default());
+    for (key, expected) in [("a", true), ("b", false), ("slots", false), ("none", false)] {
+        assert_eq!(is_divided(&unchanged, key), expected, "{key}");
+    }
+    let changed = with_changes(unchanged, &[("a", r#""limit":9"#)]);
+    assert!(!is_divided(&changed, "a"), "the counter decides under a changed limit");
+    let unchanged = bench(&shares, ResponseSettings::default());
+    shares.any.store(false, Ordering::Relaxed);
+    assert!(!is_divided(&unchanged, "a"));
+    assert!(shares.take_asked().is_empty());
 }
