@@ -54,12 +54,12 @@ fn json_has_no_raw_special_characters() {
             (vec!["status", "--json"], false),
             (vec!["top", "--once", "--json"], true),
             (vec!["counters", "--json"], true),
-            (vec!["counters", "--json", "--domain", "d", &text], false),
-            (vec!["explain", "--json", "--domain", "d", &text], false),
+            (vec!["counters", "--json", "--domain", "d", text.as_str()], false),
+            (vec!["explain", "--json", "--domain", "d", text.as_str()], false),
             (vec!["change", "list", "--json"], true),
             (vec!["usage", "--domain", "d", "--rule", "user", "--format", "json"], true),
         ] {
-            let all = [&args[..], &["--addr", &address]].concat();
+            let all = [&args[..], &["--addr", address.as_str()]].concat();
             let done = run(Path::new("."), &all);
             assert_eq!(done.code, Some(0), "{done:?}");
             assert!(!done.stdout.contains(['\u{9b}', '\u{202e}', '\u{2028}']), "{done:?}");
