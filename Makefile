@@ -14,14 +14,31 @@ GRPCIO := 1.76.0
 H2SPEC := v2.2.1+incompatible
 GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golang.org/grpc@v1.76.0
 NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
+ACTIONLINT := v1.7.12
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
 .PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings bench-plans chromium test-ui screenshots bench-ui
 .DELETE_ON_ERROR:
 
-# The first target, so `make` alone prints this list: every target with a comment after `##`.
-help: ## list these targets
-	@sed -n 's/^\([a-z0-9-]*\):[^#]*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+# The groups of `make help`: a title, and targets in HELP_ and the name.
+HELP := START CHANGE PARTS LONG PAGES MEASURE
+HELP_START_TITLE := Start with weir
+HELP_START := run demo build
+HELP_CHANGE_TITLE := Change the code
+HELP_CHANGE := check fmt lint lint-files test deny
+HELP_PARTS_TITLE := Parts of the tests
+HELP_PARTS := test-grpc-go test-clients test-ui test-shuttle test-valkey helm-test h2spec fuzz
+HELP_LONG_TITLE := Long tests
+HELP_LONG := simulation rlqs-simulation soak rlqs memory-attacks durations replay-live
+HELP_PAGES_TITLE := Write pages and pictures
+HELP_PAGES := docs book charts screenshots
+HELP_MEASURE_TITLE := Measure
+HELP_MEASURE := bench modes accuracy bench-xds bench-rlqs bench-replay bench-plans bench-ui pgo
+
+# The first target, so `make` alone prints this list: the targets of each group with their comment after `##`.
+help:
+	@{ $(foreach group,$(HELP),echo "$(HELP_$(group)_TITLE):"; for target in $(HELP_$(group)); do \
+		sed -n "s/^\($$target\):[^#]*## \(.*\)/  \1\t\2/p" $(firstword $(MAKEFILE_LIST)); done; ) } | expand -t 19
 
 build: ## build target/release/weir
 	$(CARGO) build --locked --release --bin weir
@@ -156,6 +173,21 @@ durations: ## the durations that docs/operate/operating.md states
 
 lint: ## clippy, with warnings denied
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+# Scripts, the Dockerfile, workflows, and files with a public schema. actionlint is built with Go, because its
+# package on PyPI downloads a binary from GitHub.
+lint-files: target/lint/venv target/lint/actionlint-$(ACTIONLINT)/actionlint ## scripts, workflows and the Dockerfile
+	PATH="$(CURDIR)/target/lint/venv/bin:$(CURDIR)/target/lint/actionlint-$(ACTIONLINT):$$PATH" .ci/lint-files.sh
+
+target/lint/venv: .ci/requirements.txt
+	@command -v $(PYTHON) >/dev/null || { echo "make lint-files needs python3" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear $@.new || { echo "make lint-files needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
+	$@.new/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@rm -rf $@ && mv $@.new $@ && touch $@
+
+target/lint/actionlint-$(ACTIONLINT)/actionlint:
+	@command -v go >/dev/null || { echo "make lint-files needs Go, to build actionlint" >&2; exit 1; }
+	GOBIN=$(CURDIR)/$(@D) GOFLAGS=-modcacherw go install github.com/rhysd/actionlint/cmd/actionlint@$(ACTIONLINT)
 
 fmt: ## format the code
 	$(CARGO) fmt --all

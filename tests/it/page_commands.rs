@@ -21,7 +21,7 @@ use text::{Block, Page, pages, words};
 const RUN: [&str; 4] = ["weir", "curl", "grpcurl", "python3"];
 
 /// Starts of commands that are not run here, with the reason.
-const ELSEWHERE: [(&str, &str); 17] = [
+const ELSEWHERE: [(&str, &str); 21] = [
     ("weir check --overlay overlays.yaml --xds ", "xds/cache.rs runs the command on a cache"),
     ("weir plans ", "tests/redis/plans.rs runs the commands on a Redis"),
     ("make ", "page_content.rs: the Makefile has the target"),
@@ -30,6 +30,10 @@ const ELSEWHERE: [(&str, &str); 17] = [
     ("redis-cli FUNCTION ", "tests/redis/functions.rs runs the commands on a server"),
     ("docker build ", "no container engine; helm/tests/test_image.py checks the Dockerfile"),
     ("docker push ", "it publishes; helm/tests/test_pages.py compares the names"),
+    ("docker buildx imagetools ", "it needs a published image; release.yml attaches the data"),
+    ("cosign verify ", "it needs a published image; helm/tests/test_repository.py checks names"),
+    ("gh attestation ", "it needs a published image; helm/tests/test_repository.py checks names"),
+    ("sha256sum ", "it needs the files of a release; release.yml writes the checksums"),
     ("docker compose ", "no container engine; tests/redis/compose.rs runs the services"),
     ("helm ", "helm/tests/test_pages.py renders the chart with these values"),
     ("kubectl ", "it needs a cluster; helm/tests/ checks the objects"),

@@ -12,12 +12,15 @@ pub(crate) struct Source {
 /// Folders with code.
 const CODE: &str = "src crates tests benches fuzz/fuzz_targets fuzz/src proto lua";
 /// Folders with text for people, in addition to their code.
-const PAGES: &str = "docs helm examples tests lua proto fuzz ui";
+const PAGES: &str = "docs helm examples tests lua proto fuzz ui .github .ci";
 /// Single files with text for people. `README.md` is among the code, because a rule reads it.
 const SINGLE: &[&str] = &[
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
+    "CITATION.cff",
+    "rust-toolchain.toml",
     "Makefile",
     "Dockerfile",
     "Cargo.toml",

@@ -11,10 +11,10 @@ have() {
 
 if ! have redis-server || ! have redis-cli; then
     sh "$(dirname "$0")/../install.sh" redis-server redis-server redis redis redis
-    have redis-server && have redis-cli || {
+    if ! have redis-server || ! have redis-cli; then
         echo "Redis was installed, but redis-server or redis-cli is not on the path" >&2
         exit 1
-    }
+    fi
 fi
 
 version=$(redis-server --version | sed -n 's/.* v=\([0-9.]*\).*/\1/p')
