@@ -14,6 +14,7 @@ shift
 version=$(.ci/release/version.sh)
 commit=$(git log -1 --format=%H)
 seconds=$(git log -1 --format=%ct)
+created=$(TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)
 # The last FROM line: NAME:TAG@DIGEST.
 base=$(sed -n 's/^FROM \([^ ]*@sha256:[^ ]*\)$/\1/p' Dockerfile)
 
@@ -22,7 +23,7 @@ exec docker buildx build \
     --build-arg "VERSION=$version" \
     --build-arg "REVISION=$commit" \
     --build-arg "SOURCE_DATE_EPOCH=$seconds" \
-    --label "org.opencontainers.image.created=$(TZ=UTC0 git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)" \
+    --label "org.opencontainers.image.created=$created" \
     --label "org.opencontainers.image.base.name=${base%@*}" \
     --label "org.opencontainers.image.base.digest=${base#*@}" \
     "$@" .
