@@ -41,6 +41,8 @@ COPY --from=build /image/bin/weir /
 FROM gcr.io/distroless/cc-debian13:nonroot@sha256:e792ab3d241a468a4fd7519ddbbebe66b49b5f365771716ea688ad40b6c6f1c2
 ARG VERSION=0.1.0
 ARG REVISION=unknown
+# With --sbom, the list of parts also has the crates of Cargo.lock. A stripped binary does not name them.
+ARG BUILDKIT_SBOM_SCAN_CONTEXT=true
 LABEL org.opencontainers.image.title="weir" \
       org.opencontainers.image.description="A rate-limit decision service for Envoy, Istio and Envoy Gateway. It keeps deciding while Redis fails." \
       org.opencontainers.image.url="https://github.com/weir-rs/weir" \
