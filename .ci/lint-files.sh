@@ -27,7 +27,10 @@ schema() {
 schema dependabot .github/dependabot.yml
 schema citation-file-format CITATION.cff
 schema github-issue-config .github/ISSUE_TEMPLATE/config.yml
-schema compose-spec examples/compose/compose.yaml
+# shellcheck disable=SC2046
+for compose in $(grep -l '^services:' $(files 'examples/*.yaml')); do
+    schema compose-spec "$compose"
+done
 for form in $(files '.github/ISSUE_TEMPLATE/*.yml'); do
     [ "$form" = .github/ISSUE_TEMPLATE/config.yml ] || schema github-issue-forms "$form"
 done

@@ -21,7 +21,8 @@ else
     process=$!
     trap 'kill "$process" 2>/dev/null && wait "$process" || true; cat "$work/log" >&2; rm -rf "$work"' EXIT
     is_up() {
-        "$weir" health >/dev/null 2>&1
+        # Not another weir on this machine.
+        kill -0 "$process" && "$weir" health >/dev/null 2>&1
     }
 fi
 
