@@ -27,7 +27,7 @@ schema() {
 schema dependabot .github/dependabot.yml
 schema citation-file-format CITATION.cff
 schema github-issue-config .github/ISSUE_TEMPLATE/config.yml
-# shellcheck disable=SC2046
+# shellcheck disable=SC2013,SC2046
 for compose in $(grep -l '^services:' $(files 'examples/*.yaml')); do
     schema compose-spec "$compose"
 done
