@@ -10,6 +10,7 @@ mod blank;
 mod cycles;
 mod dependencies;
 mod log_lines;
+mod page_links;
 mod page_list;
 mod page_width;
 mod paths;
@@ -126,7 +127,6 @@ fn the_tree_keeps_the_house_rules() {
     problems.extend(flat_server(&sources));
     problems.extend(sources.iter().flat_map(prose::test_names));
     problems.extend(sources.iter().chain(&pages()).flat_map(prose::banned_words));
-    problems.extend(sections_missing_in_readme(&sources));
     let report = problems.join("\n");
     assert!(problems.is_empty(), "{} problems:\n{report}", problems.len());
 }
@@ -328,26 +328,6 @@ fn twins(sources: &[Source]) -> Vec<String> {
     problems.extend(without_twin(&rust, &lua, "src/step/", "lua/", ".lua"));
     problems.extend(without_twin(&lua, &rust, "lua/", "src/step/", ".rs"));
     problems
-}
-
-/// The README mentions every section of the settings.
-fn sections_missing_in_readme(sources: &[Source]) -> Vec<String> {
-    let text = |path: &str| {
-        let found = sources.iter().find(|source| source.path == path);
-        found.map(|source| source.text.as_str()).unwrap_or_default()
-    };
-    let shape = text("src/settings.rs").split_once("\nsettings! {");
-    let Some((lines, _)) = shape.and_then(|(_, rest)| rest.split_once("\n}")) else {
-        return vec!["src/settings.rs: `settings! {` lists the sections; it is missing".into()];
-    };
-    let names = lines.lines().filter(|line| !line.trim_start().starts_with("//"));
-    // A section inside another one has its path in quotes.
-    let sections = names.filter_map(|line| {
-        let name = line.split_once(':')?.0.trim();
-        Some(name.split('"').nth(1).unwrap_or(name))
-    });
-    let missing = sections.filter(|section| !text("README.md").contains(&format!("`{section}.")));
-    missing.map(|section| format!("README.md: the settings `{section}.*` are missing")).collect()
 }
 
 fn is_word(c: char) -> bool {

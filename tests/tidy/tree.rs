@@ -13,8 +13,9 @@ pub(crate) struct Source {
 const CODE: &str = "src crates tests benches fuzz/fuzz_targets fuzz/src proto lua";
 /// Folders with text for people, in addition to their code.
 const PAGES: &str = "docs helm examples tests lua proto fuzz ui .github .ci";
-/// Single files with text for people. `README.md` is among the code, because a rule reads it.
+/// Single files with text for people.
 const SINGLE: &[&str] = &[
+    "README.md",
     "CONTRIBUTING.md",
     "CHANGELOG.md",
     "SECURITY.md",
@@ -30,13 +31,12 @@ const SINGLE: &[&str] = &[
 /// Ends of the names of pages.
 const PAGE_ENDS: &str = "md yaml yml py js html css table txt json sh tpl toml";
 
-/// All Rust and Lua files, and the README.
+/// All Rust and Lua files.
 pub(crate) fn tree() -> Vec<Source> {
     let mut sources = Vec::new();
     for folder in CODE.split(' ') {
         collect(&root().join(folder), &["rs", "lua"], &mut sources);
     }
-    sources.extend(read(&root().join("README.md")));
     sources
 }
 
@@ -51,7 +51,8 @@ pub(crate) fn pages() -> Vec<Source> {
     sources
 }
 
-fn root() -> PathBuf {
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 

@@ -1,8 +1,6 @@
 //! Violations: each rule must report a file that breaks it.
 
-use super::{
-    Source, blank, dependencies_and_words, sections_missing_in_readme, shape, test_files, twins,
-};
+use super::{Source, blank, dependencies_and_words, shape, test_files, twins};
 
 /// A valid header, for files whose body is tested.
 const HEAD: &str = "//! A noun.\n";
@@ -104,19 +102,6 @@ fn a_missing_lua_twin_is_reported() {
     assert_eq!(twins(&[lua("quota")]), missing);
     let missing = ["src/quota/ledger.rs: its twin lua/quota.lua is missing"];
     assert_eq!(twins(&[ledger(), rust(), lua("fixed_window")]), missing);
-}
-
-#[test]
-fn a_section_missing_in_the_readme_is_reported() {
-    let settings = source("src/settings.rs", {
-        "\nsettings! {\n    /// Doc: text.\n    grpc: Grpc,\n    log: Log,\n}"
-    });
-    let readme = Source { path: "README.md".to_owned(), text: "`grpc.listen`".to_owned() };
-    assert_eq!(
-        sections_missing_in_readme(&[settings, readme]),
-        ["README.md: the settings `log.*` are missing"]
-    );
-    assert_eq!(sections_missing_in_readme(&[]).len(), 1);
 }
 
 #[test]
