@@ -17,7 +17,7 @@ NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 ACTIONLINT := v1.7.12
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings bench-plans chromium test-ui screenshots bench-ui
+.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui
 .DELETE_ON_ERROR:
 
 # The groups of `make help`: a title, and targets in HELP_ and the name.
@@ -260,6 +260,16 @@ docs-settings:
 
 helm-docs: target/helm/venv docs-settings
 	@target/helm/venv/bin/python helm/pages.py
+
+# The documentation as a site with search, target/book, from docs/SUMMARY.md and book.toml. The first run
+# installs mdBook in target/mdbook.
+MDBOOK := 0.5.4
+book: target/mdbook/$(MDBOOK)/bin/mdbook ## the documentation as a site, target/book
+	$< build
+
+target/mdbook/$(MDBOOK)/bin/mdbook:
+	$(CARGO) install --locked --no-default-features --features search --root target/mdbook/$(MDBOOK) \
+		--version $(MDBOOK) mdbook
 
 target/helm/venv: helm/tests/requirements.txt
 	@command -v $(PYTHON) >/dev/null || { echo "make helm-test needs python3" >&2; exit 1; }

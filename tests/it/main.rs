@@ -44,6 +44,7 @@ mod rolling;
 mod rule_names;
 mod secrets;
 mod services;
+mod site_links;
 mod startup;
 mod status_command;
 mod tls;

@@ -12,7 +12,7 @@ pub(crate) struct Source {
 /// Folders with code.
 const CODE: &str = "src crates tests benches fuzz/fuzz_targets fuzz/src proto lua";
 /// Folders with text for people, in addition to their code.
-const PAGES: &str = "docs helm examples tests lua proto fuzz ui .github .ci";
+const PAGES: &str = "docs book helm examples tests lua proto fuzz ui .github .ci";
 /// Single files with text for people.
 const SINGLE: &[&str] = &[
     "README.md",
@@ -25,6 +25,7 @@ const SINGLE: &[&str] = &[
     "Makefile",
     "Dockerfile",
     "Cargo.toml",
+    "book.toml",
     "deny.toml",
     ".ci/run",
 ];
