@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+mod architecture_page;
 mod blank;
 mod cycles;
 mod dependencies;
