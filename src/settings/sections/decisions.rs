@@ -6,7 +6,7 @@ use crate::settings::format::{choice, file, number, optional, portion};
 use crate::settings::section::section;
 
 section! {
-    /// The decision log: a line of JSON per decided request ([decision-log.md](decision-log.md)).
+    /// The decision log: a line of JSON per decided request ([decision-log.md](../guides/decision-log.md)).
     pub struct DecisionLogSettings {
         /// File of the log, or `stdout`. Its folder must exist. Empty: no log.
         path: Option<PathBuf> = "", optional(file());

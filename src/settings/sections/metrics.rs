@@ -30,7 +30,7 @@ section! {
         top: bool = "false", switch();
         /// Show values of requests at `/top` and in its metrics, not only their hash.
         top_values: bool = "false", switch();
-        /// Also send metrics to an OpenTelemetry collector ([tracing.md](tracing.md)).
+        /// Also send metrics to an OpenTelemetry collector ([tracing.md](../operate/tracing.md)).
         otlp: bool = "false", switch();
         /// Address of the collector of metrics, in the form of `tracing.endpoint`.
         otlp_endpoint: Option<SecretUrl> = "", optional(url("a URL", collector));

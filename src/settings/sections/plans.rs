@@ -9,7 +9,7 @@ use crate::settings::secret::SecretUrl;
 use crate::settings::section::section;
 
 section! {
-    /// Plans: numbers of limits by customer, for rules with `limit_from` ([plans.md](plans.md)).
+    /// Plans: numbers of limits by customer, for rules with `limit_from` ([plans.md](../guides/plans.md)).
     pub struct PlansSettings {
         /// Source of plans and customers: `file` (`plans.file`), `redis` (with `store.kind: redis`, in
         /// the same Redis), or `http` (`plans.url`). `none`: rules decide by their own numbers.

@@ -10,7 +10,7 @@ use crate::settings::section::section;
 section! {
     /// The connection to Redis, with `store.kind: redis`.
     pub struct RedisSettings {
-        /// Address of Redis; [redis.md](redis.md) lists every form. Without `store.kind`, it also
+        /// Address of Redis; [redis.md](../operate/redis.md) lists every form. Without `store.kind`, it also
         /// selects the redis store. Shown without its password.
         url: RedisUrl = "redis-cluster://127.0.0.1:7000", url("a URL", RedisUrl::parse);
         /// Minimum connections per node, over all gRPC workers. Each worker has at least one, so

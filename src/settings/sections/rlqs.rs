@@ -11,7 +11,7 @@ use crate::settings::section::section;
 const ASSIGNMENT_TTL_MIN: u64 = 10;
 
 section! {
-    /// The rate limit quota service (RLQS), which divides limits among Envoys ([rlqs.md](rlqs.md)).
+    /// The rate limit quota service (RLQS), which divides limits among Envoys ([rlqs.md](../guides/rlqs.md)).
     pub struct RlqsSettings {
         /// Whether the gRPC listener serves RLQS. `false`: its calls get UNIMPLEMENTED.
         enabled: bool = "true", switch();

@@ -14,7 +14,7 @@ section! {
         /// path.
         paths: Vec<PathBuf> = "rules/", paths();
         /// Overlay files, and folders of them. Overlays change the limits of rules
-        /// ([overlays.md](overlays.md)). A list in the file; separated by commas in a variable.
+        /// ([overlays.md](../guides/overlays.md)). A list in the file; separated by commas in a variable.
         overlay_paths: Vec<PathBuf> = "[]", optional_paths();
         /// Allow several files to define one domain.
         merge_domains: bool = "false", switch();
@@ -29,7 +29,7 @@ section! {
         /// Errors of rule files and overlays then prevent the start in any case.
         start_without_rules: bool = "false", switch();
         /// Reload the rules when the files change. SIGHUP reloads them in any case
-        /// ([reloading.md](reloading.md)).
+        /// ([reloading.md](../operate/reloading.md)).
         watch: bool = "true", switch();
         /// Effect of a denied request on the counters of its other descriptors: `count` keeps the
         /// hits, `free` gives them back. `denied_requests` in a rule file takes precedence.

@@ -9,7 +9,7 @@ section! {
     /// The counters.
     pub struct StoreSettings {
         /// `memory`: each instance counts for itself. `redis`: all instances share their counters
-        /// ([redis.md](redis.md)). If only `redis.url` is set, the kind is `redis`.
+        /// ([redis.md](../operate/redis.md)). If only `redis.url` is set, the kind is `redis`.
         kind: StoreKind = "memory", choice([
             ("memory", StoreKind::Memory),
             ("redis", StoreKind::Redis),
@@ -23,7 +23,7 @@ section! {
         /// `on_error: local`.
         max_counters: usize = "4000000", number(1..=1_000_000_000);
         /// With `redis`: deny from memory while a counter is known to be over its limit
-        /// ([modes.md](modes.md#over-limit-cache)). `over_limit_cache: false` in an
+        /// ([modes.md](../guides/modes.md#over-limit-cache)). `over_limit_cache: false` in an
         /// exact rule switches it off for that rule.
         over_limit_cache: bool = "true", switch();
     }

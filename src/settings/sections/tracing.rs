@@ -10,7 +10,7 @@ use crate::settings::secret::SecretUrl;
 use crate::settings::section::section;
 
 section! {
-    /// The traces ([tracing.md](tracing.md)). OpenTelemetry's own variables set the sampler and
+    /// The traces ([tracing.md](../operate/tracing.md)). OpenTelemetry's own variables set the sampler and
     /// further attributes of the resource.
     pub struct TracingSettings {
         /// Trace requests.

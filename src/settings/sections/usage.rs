@@ -4,7 +4,7 @@ use crate::settings::format::number;
 use crate::settings::section::section;
 
 section! {
-    /// The names of counters of rules with `usage: true` ([usage.md](usage.md)).
+    /// The names of counters of rules with `usage: true` ([usage.md](../guides/usage.md)).
     pub struct UsageSettings {
         /// Maximum number of names in the memory of this process. On average a name may have 128 bytes
         /// of text. At the limit, weir evicts names that were not used recently. With `store.kind:

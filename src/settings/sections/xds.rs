@@ -13,7 +13,7 @@ use crate::settings::scalar::{host_and_port, node_metadata};
 use crate::settings::section::section;
 
 section! {
-    /// A server that sends rules by xDS ([xds.md](xds.md)).
+    /// A server that sends rules by xDS ([xds.md](../guides/xds.md)).
     pub struct XdsSettings {
         /// Address of the server. Setting it switches rules by xDS on. Rules of files are then read
         /// only if `rules.paths` is set.
