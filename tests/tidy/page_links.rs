@@ -120,12 +120,12 @@ fn anchors_are_those_of_github() {
 #[test]
 fn broken_links_are_found() {
     let find = |path: &str| match path {
-        "docs/a/page.md" | "docs/b/other.md" => Some("# One\n## Two\n".to_owned()),
-        "examples" | "docs/picture.svg" => Some(String::new()),
+        "pages/a/page.md" | "pages/b/other.md" => Some("# One\n## Two\n".to_owned()),
+        "examples" | "pages/picture.svg" => Some(String::new()),
         _ => None,
     };
     let found = |text: &str| {
-        broken_links(&Source { path: "docs/a/page.md".to_owned(), text: text.to_owned() }, &find)
+        broken_links(&Source { path: "pages/a/page.md".to_owned(), text: text.to_owned() }, &find)
     };
     for text in [
         "[a](page.md), [b](#two), [c](../b/other.md#one), [d](../../examples)",
@@ -136,12 +136,12 @@ fn broken_links_are_found() {
         assert_eq!(found(text), Vec::<String>::new(), "{text}");
     }
     for (text, problem) in [
-        ("[a](other.md)", "docs/a/page.md:1: other.md: no such file"),
-        ("\n![a](picture.svg)", "docs/a/page.md:2: picture.svg: no such file"),
-        ("[a](#three)", "docs/a/page.md:1: #three: no such heading"),
-        ("[a](../b/other.md#three)", "docs/a/page.md:1: ../b/other.md#three: no such heading"),
-        ("[a](../../examples#x)", "docs/a/page.md:1: ../../examples#x: no such heading"),
-        ("[a](../../../examples)", "docs/a/page.md:1: ../../../examples: no such file"),
+        ("[a](other.md)", "pages/a/page.md:1: other.md: no such file"),
+        ("\n![a](picture.svg)", "pages/a/page.md:2: picture.svg: no such file"),
+        ("[a](#three)", "pages/a/page.md:1: #three: no such heading"),
+        ("[a](../b/other.md#three)", "pages/a/page.md:1: ../b/other.md#three: no such heading"),
+        ("[a](../../examples#x)", "pages/a/page.md:1: ../../examples#x: no such heading"),
+        ("[a](../../../examples)", "pages/a/page.md:1: ../../../examples: no such file"),
     ] {
         assert_eq!(found(text), [problem]);
     }
