@@ -167,7 +167,7 @@ memory-attacks: ## memory and other clients under attack
 # New TLS connections beside stalled ones, and probes beside a flood of /json. `test` runs the same tests with
 # wider bounds.
 DURATIONS := stalled_handshakes_delay_no_client a_flood_of_json_does_not_delay_probes
-durations: ## the durations that docs/operate/operating.md states
+durations: ## the durations that docs/operate/client-limits.md states
 	WEIR_STRICT_DURATIONS=1 $(CARGO) test --locked --release --test it -- --nocapture --test-threads=1 \
 		$(DURATIONS:%=connections::%)
 

@@ -71,12 +71,12 @@ mod tests {
 
     #[test]
     fn the_words_are_documented() {
-        let page = include_str!("../../docs/operate/operating.md");
+        let page = include_str!("../../docs/operate/logs.md");
         let pairs = PAIRS.map(|(first, second)| format!("{first} {second}"));
         for word in WORDS.map(str::to_owned).iter().chain(&pairs) {
             assert!(
                 page.contains(&format!("`{word}`")),
-                "docs/operate/operating.md lacks `{word}`"
+                "docs/operate/logs.md lacks `{word}`"
             );
         }
     }

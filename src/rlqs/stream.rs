@@ -42,7 +42,7 @@ const BUCKET_BYTES: usize = 2
         + size_of::<(BucketKey, DueAction)>()
         + 8 * size_of::<CounterKey>());
 
-/// The most bytes of a bucket in all tables, without its id: 4 KiB. docs/operate/operating.md and the
+/// The most bytes of a bucket in all tables, without its id: 4 KiB. docs/operate/memory.md and the
 /// chart calculate with it. Half of a table may be free, and a table of one member has room for four.
 const BUCKET_BYTES_MAX: usize = 4096;
 

@@ -51,7 +51,7 @@ impl Drop for SetOnDrop<'_> {
 }
 
 /// Whether `make durations` runs the tests: on a release build and one after the other, so that the
-/// durations of docs/operate/operating.md hold.
+/// durations of docs/operate/client-limits.md hold.
 fn is_strict() -> bool {
     std::env::var_os("WEIR_STRICT_DURATIONS").is_some()
 }

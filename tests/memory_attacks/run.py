@@ -22,7 +22,7 @@ from other_client import OtherClient
 from samples import Samples, memory
 from weir_process import Weir
 
-# The settings for a cgroup, by its memory in MiB and by the formula of docs/operate/operating.md.
+# The settings for a cgroup, by its memory in MiB and by the formula of docs/operate/memory.md.
 SETTINGS = {
     256: {"WEIR__GRPC__MAX_CLIENT_MEMORY": str(96 << 20), "WEIR__STORE__MAX_COUNTERS": "250000"},
     512: {"WEIR__GRPC__MAX_CLIENT_MEMORY": str(200 << 20), "WEIR__STORE__MAX_COUNTERS": "1000000"},

@@ -1,4 +1,4 @@
-//! Compares the log lines of `src/` with the table "The log" of docs/operate/operating.md.
+//! Compares the log lines of `src/` with the table "The log" of docs/operate/logs.md.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ fn the_log_table_lists_every_line() {
     assert!(written.len() > 20, "the lines were not found: {written:?}");
     let pages = pages();
     let page =
-        pages.iter().find(|page| page.path == "docs/operate/operating.md").expect("the page");
+        pages.iter().find(|page| page.path == "docs/operate/logs.md").expect("the page");
     let listed = listed(&page.text);
     let unlisted: Vec<_> = written.difference(&listed).collect();
     let unwritten: Vec<_> = listed.difference(&written).collect();
-    assert!(unlisted.is_empty(), "add to the table of docs/operate/operating.md: {unlisted:?}");
-    assert!(unwritten.is_empty(), "in docs/operate/operating.md, but never logged: {unwritten:?}");
+    assert!(unlisted.is_empty(), "add to the table of docs/operate/logs.md: {unlisted:?}");
+    assert!(unwritten.is_empty(), "in docs/operate/logs.md, but never logged: {unwritten:?}");
 }
 
 /// The constant starts of the messages in `text`, without its tests.

@@ -1,4 +1,4 @@
-{{/* The memory limit, which follows from the settings: docs/operate/operating.md, "Memory". */}}
+{{/* The memory limit, which follows from the settings: docs/operate/memory.md. */}}
 
 {{/* The default is that of weir. */}}
 {{- define "weir.maxCounters" -}}

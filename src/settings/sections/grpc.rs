@@ -18,7 +18,7 @@ section! {
         /// Address of the listener.
         listen: SocketAddr = "[::]:8081", address();
         /// Certificate chain of the server, PEM. Setting it switches the listener to TLS
-        /// ([operating.md](operating.md)). weir reloads the file when it changes.
+        /// ([tls.md](../operate/tls.md)). weir reloads the file when it changes.
         tls_cert: Option<PathBuf> = "", optional(file());
         /// Private key of `tls_cert`, PEM: PKCS#8, PKCS#1 or SEC1.
         tls_key: Option<PathBuf> = "", optional(file());
@@ -49,7 +49,7 @@ section! {
         // its memory limit from this.
         /// Maximum memory, in bytes, that clients make the process hold: connections, headers,
         /// incomplete messages, undecided requests and unread responses
-        /// ([operating.md](operating.md#memory)). One client address gets at most half of the memory of
+        /// ([memory.md](../operate/memory.md)). One client address gets at most half of the memory of
         /// waiting calls. At a limit, weir decides a call by `on_error`, rejects it with
         /// RESOURCE_EXHAUSTED, or closes a connection.
         max_client_memory: usize = "536870912", number(1 << 22..=1 << 40);
@@ -67,8 +67,8 @@ section! {
         /// Maximum number of open gRPC connections of the process. At the maximum, weir closes the
         /// connection that has waited longest for its TLS handshake or HTTP/2 preface. If none waits,
         /// weir closes the new connection. The client address with most connections
-        /// [makes room for others](operating.md#client-addresses). `max_client_memory` may have room
-        /// for fewer connections.
+        /// [makes room for others](../operate/client-limits.md#client-addresses).
+        /// `max_client_memory` may have room for fewer connections.
         max_connections: usize = "16384", number(1..=COUNT_MAX);
         /// Maximum number of open gRPC connections of one client address. At the maximum, weir closes
         /// the connection of this address that has waited longest. If none waits, weir closes the new

@@ -26,7 +26,7 @@ section! {
         /// Maximum number of open connections of the HTTP listener. At the maximum, weir closes the
         /// connection that has waited longest for a request or its body. If none waits, weir closes the new
         /// connection. The client address with most connections
-        /// [makes room for others](operating.md#client-addresses).
+        /// [makes room for others](../operate/client-limits.md#client-addresses).
         max_connections: usize = "1024", number(1..=COUNT_MAX);
         // Health probes and a client that opens all the connections it can have different addresses.
         /// Maximum number of open connections of one client address to one listener. At the maximum,

@@ -17,7 +17,7 @@ section! {
             ("json", LogFormat::Json),
         ]);
         /// Which decided requests get a line at the level `info`: none, denied ones, or all. The field
-        /// `log` of a rule overrides this ([the log](operating.md#lines-about-requests)). For a time,
+        /// `log` of a rule overrides this ([the log](../operate/logs.md#lines-about-requests)). For a time,
         /// `PUT /log` adds lines. `false` also means `off`.
         requests: RequestLines = "off", choice([
             ("off", RequestLines::Off),

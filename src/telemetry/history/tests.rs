@@ -129,7 +129,7 @@ fn removed_rules_lose_their_history() {
     assert!(!history.has(1) && history.has(2));
 }
 
-/// The bound that docs/operate/operating.md has.
+/// The bound that docs/operate/memory.md has.
 #[test]
 fn a_ring_has_its_documented_size() {
     assert!(size_of::<Ring>() <= 1_200, "{}", size_of::<Ring>());
