@@ -74,10 +74,7 @@ mod tests {
         let page = include_str!("../../docs/operate/logs.md");
         let pairs = PAIRS.map(|(first, second)| format!("{first} {second}"));
         for word in WORDS.map(str::to_owned).iter().chain(&pairs) {
-            assert!(
-                page.contains(&format!("`{word}`")),
-                "docs/operate/logs.md lacks `{word}`"
-            );
+            assert!(page.contains(&format!("`{word}`")), "docs/operate/logs.md lacks `{word}`");
         }
     }
 

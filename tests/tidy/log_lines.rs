@@ -16,8 +16,7 @@ fn the_log_table_lists_every_line() {
     let written: BTreeSet<String> = code.flat_map(|source| messages(&source.text)).collect();
     assert!(written.len() > 20, "the lines were not found: {written:?}");
     let pages = pages();
-    let page =
-        pages.iter().find(|page| page.path == "docs/operate/logs.md").expect("the page");
+    let page = pages.iter().find(|page| page.path == "docs/operate/logs.md").expect("the page");
     let listed = listed(&page.text);
     let unlisted: Vec<_> = written.difference(&listed).collect();
     let unwritten: Vec<_> = listed.difference(&written).collect();
