@@ -38,6 +38,13 @@ def test_alert_names_are_unique():
     assert len(names) == len(set(names))
 
 
+def test_every_expression_of_the_page_is_valid():
+    rows = re.findall(r"^\| [^|]+ \| `([^`]*weir_[^`]*)` \|", (ROOT / "docs" / "operate" / "watch.md").read_text(), re.MULTILINE)
+    assert len(rows) == 10
+    for expression in rows:
+        promql_parser.parse(expression)
+
+
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
 def test_every_query_of_a_panel_is_valid(panel):
     assert panel["targets"], "a panel without a query"

@@ -8,7 +8,7 @@ import yaml
 
 from chart import CHART, NEWEST, ROOT, helm
 
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("operate/helm", "start/istio", "start/envoy-gateway")] + [CHART / "README.md"]
+PAGES = [ROOT / "docs" / f"{name}.md" for name in ("operate/helm", "operate/upgrading", "start/istio", "start/envoy-gateway")] + [CHART / "README.md"]
 # Flags that `helm template` does not have.
 ONLY_WITH_A_CLUSTER = ("--install", "--create-namespace", "--reuse-values")
 
@@ -46,7 +46,7 @@ def test_every_other_helm_command_is_known():
     """Commands that need a cluster, or the chart of another project."""
     for _, words in commands("helm"):
         if "helm/weir" not in words:
-            assert words[1:3] in (["test", "weir"], ["uninstall", "weir"]) or "oci://" in " ".join(words), words
+            assert words[1:3] in (["test", "weir"], ["uninstall", "weir"], ["rollback", "weir"]) or "oci://" in " ".join(words), words
 
 
 def test_kubectl_and_docker_commands_name_what_exists():

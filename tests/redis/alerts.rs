@@ -1,4 +1,5 @@
-//! The chart's alerts and dashboard: weir exposes every metric and label that they use.
+//! The chart's alerts and dashboard, and the metrics of docs/operate/watch.md: weir exposes every metric
+//! and label that they use.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,6 +12,7 @@ use crate::support::wait::until;
 
 const ALERTS: &str = include_str!("../../helm/weir/files/alerts.yaml");
 const DASHBOARD: &str = include_str!("../../helm/weir/files/dashboard.json");
+const WATCH: &str = include_str!("../../docs/operate/watch.md");
 
 const RULES: &str = "
 domain: d
@@ -95,7 +97,18 @@ fn expressions() -> Vec<(String, String)> {
         let end = rest.find("\n        for:").or(rest.find("\n        labels:"));
         found.push((name, rest[..end.expect("something follows")].to_owned()));
     }
+    found.extend(watched());
     found
+}
+
+/// The rows of the table in docs/operate/watch.md: what each shows, and its expression.
+fn watched() -> Vec<(String, String)> {
+    let cells = WATCH.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | `"));
+    let rows = cells.filter_map(|(shows, rest)| Some((shows, rest.split_once('`')?.0)));
+    let rows = rows.filter(|(_, expression)| expression.contains("weir_"));
+    let rows: Vec<_> = rows.map(|(shows, text)| (shows.to_owned(), text.to_owned())).collect();
+    assert_eq!(rows.len(), 10, "{rows:?}");
+    rows
 }
 
 /// The metrics of an expression, each with the text in its braces.
