@@ -11,6 +11,7 @@ mod changes;
 mod compose;
 mod connection;
 mod counters;
+mod demo;
 mod envoy_gateway;
 mod envoy_ratelimit;
 mod exact;

@@ -107,7 +107,8 @@ pub(crate) fn is_fetched(version: &str) -> bool {
     program(version).exists()
 }
 
-fn program(version: &str) -> PathBuf {
+/// The path of Envoy `version`.
+pub(crate) fn program(version: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     path.join("target/envoy").join(version).join("bin/envoy")
 }
