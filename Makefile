@@ -17,7 +17,7 @@ NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 ACTIONLINT := v1.7.12
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui
+.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui
 .DELETE_ON_ERROR:
 
 # The groups of `make help`: a title, and targets in HELP_ and the name.
@@ -50,6 +50,13 @@ check: ## formatting, clippy, unit tests and house rules: what a first patch nee
 
 run: ## build weir and serve examples/ from memory
 	$(CARGO) run --release -- serve --config examples/weir.yaml
+
+# Envoy, three weirs and Redis under load, with a release build or the binary WEIR. DEMO has options, for example
+# '--seconds 30'. The logs are in target/demo.
+demo: redis envoy-$(firstword $(ENVOYS)) ## Envoy, three weirs and Redis under load, without containers
+	$(if $(WEIR),,$(CARGO) build --locked --release --bin weir)
+	WEIR=$(abspath $(or $(WEIR),target/release/weir)) ENVOY=$(CURDIR)/target/envoy/$(firstword $(ENVOYS))/bin/envoy \
+		$(PYTHON) -B examples/demo/run.py $(DEMO)
 
 # test-shuttle, test-grpc-go and test-clients have the tests that need a second build or other languages.
 # The tests of the protocol, of hostile clients and of Envoys run again with tonic serving every call. The

@@ -21,7 +21,7 @@ use text::{Block, Page, pages, words};
 const RUN: [&str; 4] = ["weir", "curl", "grpcurl", "python3"];
 
 /// Starts of commands that are not run here, with the reason.
-const ELSEWHERE: [(&str, &str); 21] = [
+const ELSEWHERE: [(&str, &str); 22] = [
     ("weir check --overlay overlays.yaml --xds ", "xds/cache.rs runs the command on a cache"),
     ("weir plans ", "tests/redis/plans.rs runs the commands on a Redis"),
     ("make ", "page_content.rs: the Makefile has the target"),
@@ -35,6 +35,7 @@ const ELSEWHERE: [(&str, &str); 21] = [
     ("gh attestation ", "it needs a published image; helm/tests/test_repository.py checks names"),
     ("sha256sum ", "it needs the files of a release; release.yml writes the checksums"),
     ("docker compose ", "no container engine; tests/redis/compose.rs runs the services"),
+    ("kind ", "no container engine; helm/tests/test_kind.py checks the files"),
     ("helm ", "helm/tests/test_pages.py renders the chart with these values"),
     ("kubectl ", "it needs a cluster; helm/tests/ checks the objects"),
     ("for i in ", "it needs a cluster; envoy.rs sends such paths through the rules"),
