@@ -8,7 +8,8 @@ import yaml
 
 from chart import CHART, NEWEST, ROOT, helm
 
-PAGES = [ROOT / "docs" / f"{name}.md" for name in ("operate/helm", "operate/upgrading", "start/istio", "start/envoy-gateway")] + [CHART / "README.md"]
+NAMES = ("operate/helm", "operate/upgrading", "start/istio", "start/envoy-gateway", "start/kind")
+PAGES = [ROOT / "docs" / f"{name}.md" for name in NAMES] + [CHART / "README.md"]
 # Flags that `helm template` does not have.
 ONLY_WITH_A_CLUSTER = ("--install", "--create-namespace", "--reuse-values")
 
@@ -54,9 +55,11 @@ def test_kubectl_and_docker_commands_name_what_exists():
         for flag, name in zip(words, words[1:]):
             if flag == "-f":
                 assert list(yaml.safe_load_all((ROOT / name).read_text())), f"{page.name}: {name}"
-    images = {words[2] for _, words in commands("docker") if words[1] == "push"}
+    pushed = {words[2] for _, words in commands("docker") if words[1] == "push"}
+    loaded = {words[3] for _, words in commands("kind") if words[1:3] == ["load", "docker-image"]}
     built = {words[words.index("-t") + 1] for _, words in commands("docker") if words[1] == "build"}
-    assert images == built == {"registry.example.com/weir:0.1.0"}
+    assert pushed == {"registry.example.com/weir:0.1.0"} and loaded == {"weir:0.1.0"}
+    assert built == pushed | loaded
     assert all((ROOT / words[-1] / "Dockerfile").exists() for _, words in commands("docker") if words[1] == "build")
 
 
