@@ -170,8 +170,9 @@ Try in another terminal:
   curl -i -H 'x-user: guest' http://{HOST}:{self.ingress}/     # the fourth within a minute gets 429
   {self.weir_program} explain --addr http://{HOST}:{self.admins[0]} --domain demo user=carol
   {self.weir_program} top --addr http://{HOST}:{self.admins[0]}
-  kill {pids['redis']}     # Redis: the limits go on from the memory of each weir; {again}
-  kill {pids['weir-1']}     # the first weir: Envoy calls the others; {again}
+  kill {pids['redis']}           # Redis ends: each weir counts in its memory; {again}
+  kill -STOP {pids['redis']}     # Redis hangs, until kill -CONT {pids['redis']}
+  kill {pids['weir-1']}           # a weir ends: Envoy calls the others; {again}
 
 Ctrl-C ends everything.
 """
