@@ -17,7 +17,7 @@ NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 ACTIONLINT := v1.7.12
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui
+.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses
 .DELETE_ON_ERROR:
 
 # The groups of `make help`: a title, and targets in HELP_ and the name.
@@ -33,7 +33,7 @@ HELP_LONG := simulation rlqs-simulation soak rlqs memory-attacks durations repla
 HELP_PAGES_TITLE := Write pages and pictures
 HELP_PAGES := docs book charts screenshots
 HELP_MEASURE_TITLE := Measure
-HELP_MEASURE := bench modes accuracy bench-xds bench-rlqs bench-replay bench-plans bench-ui pgo
+HELP_MEASURE := bench modes accuracy bench-xds bench-rlqs bench-replay bench-plans bench-ui pauses pgo
 
 # The first target, so `make` alone prints this list: the targets of each group with their comment after `##`.
 help:
@@ -222,6 +222,12 @@ bench: redis envoy-$(firstword $(ENVOYS)) ## measure docs/design/performance.md
 TARGET_CPU ?=
 pgo: redis ## a release build with the profile of a load
 	PYTHONPATH=tests/support $(PYTHON) -B benches/pgo.py target/pgo $(TARGET_CPU)
+
+# How long a core thread of weir serves some connections without a look at the others, while tables grow and rules
+# are reloaded, with a release build or the binary WEIR. Needs root and perf. SECONDS is the time of the load.
+pauses: ## the longest pauses of core threads
+	$(if $(WEIR),,$(CARGO) build --locked --release --bin weir)
+	PYTHONPATH=tests/support $(PYTHON) -B benches/pauses.py $(or $(WEIR),target/release/weir) $(SECONDS)
 
 # 10 000 resources with 100 000 rules by xDS: time until they are active, memory, and decisions meanwhile.
 bench-xds: ## large responses by xDS, under load

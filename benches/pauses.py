@@ -1,0 +1,159 @@
+"""Traces how long a core thread of weir is busy without a look at its connections.
+
+Usage: pauses.py WEIR [SECONDS]
+
+A core thread (`weir-worker-N`) waits in epoll_wait for its connections. Between two waits it reads, decides and
+writes, and no other connection of the thread is served. This is one turn. The script puts 5 000 calls per second
+on a weir that counts in memory, and traces all turns by the kernel's tracepoints, while
+
+- ten million new counters are made, so that tables grow,
+- and rules are reloaded, 10 000 of them.
+
+It prints the longest turns. The time in which the scheduler ran another process on the core is given apart: it says
+how busy the machine was. Time in which the thread itself waited, for a lock or for memory, is part of the turn.
+
+It needs root, perf, and tracefs at /sys/kernel/tracing.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+from weir_process import Weir
+
+THREADS = "weir-worker*"
+RATE = 5_000
+RULES = 10_000
+LONGEST = 5
+
+LINE = re.compile(r"^\s*(\S+)\s+(\d+)\s+([\d.]+):\s+(\S+?):\s+(.*)$")
+SWITCH = re.compile(r"prev_comm=(.+?) prev_pid=(\d+) prev_prio=\d+ prev_state=(\S+) ==> next_comm=(.+?) next_pid=(\d+)")
+
+
+class Turns:
+    """The turns of one thread, from its events in their order."""
+
+    def __init__(self):
+        self.began = None
+        self.left = None
+        self.preempted = 0.0
+        self.turns = []
+
+    def begin(self, now):
+        self.began, self.left, self.preempted = now, None, 0.0
+
+    def switched_out(self, now, state):
+        # Other states than R: the thread waits for something, which is a part of its turn.
+        self.left = now if state.startswith("R") else None
+
+    def switched_in(self, now):
+        if self.left is not None:
+            self.preempted += now - self.left
+            self.left = None
+
+    def end(self, now):
+        if self.began is not None:
+            self.turns.append((now - self.began - self.preempted, self.preempted, self.began))
+        self.began = None
+
+
+def turns_of(lines):
+    """The turns of every core thread, from the lines of `perf script`."""
+    threads = {}
+    of = lambda name, pid: threads.setdefault(f"{name} {pid}", Turns())
+    for line in lines:
+        found = LINE.match(line)
+        if not found:
+            continue
+        name, pid, now, event, fields = found.groups()
+        now = float(now)
+        if event.endswith("sched_switch"):
+            switch = SWITCH.search(fields)
+            if not switch:
+                continue
+            before, before_pid, state, after, after_pid = switch.groups()
+            if before.startswith("weir-worker"):
+                of(before, before_pid).switched_out(now, state)
+            if after.startswith("weir-worker"):
+                of(after, after_pid).switched_in(now)
+        elif "sys_exit_epoll" in event:
+            of(name, pid).begin(now)
+        elif "sys_enter_epoll" in event:
+            of(name, pid).end(now)
+    return threads
+
+
+def rule_file(folder, number):
+    """Rules for the load, and RULES others that differ by `number`."""
+    others = "".join(
+        f"  - {{ key: other, value: v{rule}, rate_limit: {{ unit: hour, requests_per_unit: {number + rule + 1} }} }}\n"
+        for rule in range(RULES)
+    )
+    tenant = "  - { key: tenant, rate_limit: { unit: hour, requests_per_unit: 1000000 } }\n"
+    new = folder / "new.yaml"
+    new.write_text(f"domain: bench\ndescriptors:\n{tenant}{others}")
+    new.replace(folder / "rules.yaml")
+
+
+def measure(binary, seconds):
+    """Runs the loads and returns the lines of the trace, and the instants of the reloads."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        rule_file(folder, 0)
+        data = folder / "perf.data"
+        settings = {"WEIR__STORE__MAX_COUNTERS": "20000000"}
+        with Weir(binary, str(folder / "rules.yaml"), settings) as weir:
+            address = "{}:{}".format(*weir.grpc)
+            command = ["perf", "record", "--quiet", "-a", "-m", "4096", "-o", str(data)]
+            command += ["-e", "sched:sched_switch", "--filter", f'prev_comm ~ "{THREADS}" || next_comm ~ "{THREADS}"']
+            for event in ("sys_exit_epoll_wait", "sys_enter_epoll_wait"):
+                command += ["-e", f"syscalls:{event}", "--filter", f'comm ~ "{THREADS}"']
+            trace = subprocess.Popen([*command, "--", "sleep", str(seconds + 4)])
+            bench = [binary, "bench", "--addr", address, "--domain", "bench", "--connections", "8"]
+            steady = subprocess.Popen(
+                [*bench, "--rate", str(RATE), "--duration", str(seconds), "tenant=t{n}"], stdout=subprocess.DEVNULL)
+            growing = subprocess.Popen(
+                [*bench, "--keys", "10000000", "--duration", str(seconds / 2), "--streams", "4", "tenant=n{n}"],
+                stdout=subprocess.DEVNULL)
+            reloads = []
+            for number in range(1, 4):
+                time.sleep(seconds / 4)
+                reloads.append(time.clock_gettime(time.CLOCK_MONOTONIC))
+                rule_file(folder, number)
+            for process in (growing, steady, trace):
+                if process.wait() != 0:
+                    raise SystemExit(f"failed: {process.args}")
+        script = subprocess.run(
+            ["perf", "script", "-i", str(data), "-F", "comm,tid,time,event,trace"],
+            check=True, stdout=subprocess.PIPE, text=True)
+        return script.stdout.splitlines(), reloads
+
+
+def main():
+    seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 60
+    lines, reloads = measure(sys.argv[1], seconds)
+    threads = turns_of(lines)
+    if not threads or not any(thread.turns for thread in threads.values()):
+        raise SystemExit("no turns were traced; perf needs root and tracefs")
+    print("| thread | turns | p99, us | p99.99, us | longest, us | seconds after a reload began |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for name, thread in sorted(threads.items()):
+        busy = sorted(turn[0] for turn in thread.turns)
+        if not busy:
+            continue
+        at = lambda part: busy[min(len(busy) - 1, int(len(busy) * part))] * 1e6
+        longest = max(thread.turns)
+        since = [longest[2] - reload for reload in reloads if longest[2] >= reload]
+        after = f"{min(since):.2f}" if since else "before the first"
+        print(f"| {name} | {len(busy)} | {at(0.99):.0f} | {at(0.9999):.0f} | {longest[0] * 1e6:.0f} | {after} |")
+    print("\nThe longest turns: busy, other processes on the core meanwhile, us")
+    every = sorted((turn for thread in threads.values() for turn in thread.turns), reverse=True)[:LONGEST]
+    for busy, preempted, _ in every:
+        print(f"- {busy * 1e6:.0f}, {preempted * 1e6:.0f}")
+
+
+if __name__ == "__main__":
+    main()
