@@ -1,0 +1,107 @@
+//! An axis: linear or logarithmic, with labels at chosen values.
+
+use std::ops::Range;
+
+use plotters::coord::combinators::{IntoLogRange, LogCoord};
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
+use plotters::coord::types::RangedCoordf64;
+
+/// A ratio of the largest and the smallest value that needs a logarithmic axis.
+const LOG_RATIO: f64 = 20.0;
+
+/// An axis of a chart.
+pub(crate) struct Axis {
+    scale: Scale,
+    /// The values with a label and a line.
+    ticks: Vec<f64>,
+}
+
+enum Scale {
+    Linear(RangedCoordf64),
+    Log(LogCoord<f64>),
+}
+
+impl Axis {
+    /// An axis from 0.
+    pub(crate) fn linear(end: f64, ticks: Vec<f64>) -> Axis {
+        Axis { scale: Scale::Linear((0.0..end).into()), ticks }
+    }
+
+    /// A logarithmic axis.
+    pub(crate) fn log(range: Range<f64>, ticks: Vec<f64>) -> Axis {
+        Axis { scale: Scale::Log(range.log_scale().into()), ticks }
+    }
+
+    /// An axis for values of at least 0, with labels at round values. It is logarithmic if their range asks
+    /// for it, which a value of 0 rules out.
+    pub(crate) fn of(values: &[f64]) -> Axis {
+        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        if low > 0.0 && high / low >= LOG_RATIO {
+            let ticks = round_between(low, high);
+            let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
+            return Axis::log(first..last, ticks);
+        }
+        let step = at_least(high / 5.0);
+        let steps = (high / step).ceil() as u32;
+        let ticks = (0..=steps).map(|tick| f64::from(tick) * step).collect();
+        Axis::linear(f64::from(steps) * step, ticks)
+    }
+}
+
+/// The smallest of 1, 2, 5, 10, ... that is at least `value`.
+fn at_least(value: f64) -> f64 {
+    let unit = 10_f64.powf(value.log10().floor());
+    let steps = [1.0, 2.0, 5.0].map(|step| step * unit);
+    steps.into_iter().find(|step| *step >= value).unwrap_or(10.0 * unit)
+}
+
+/// The values of 1, 2, 5, 10, ... from the last one that is at most `low` to the first one that is at
+/// least `high`.
+fn round_between(low: f64, high: f64) -> Vec<f64> {
+    let (mut ticks, mut decade) = (Vec::new(), low.log10().floor());
+    let end = at_least(high);
+    while ticks.last().is_none_or(|last| *last < end) {
+        let unit = 10_f64.powf(decade);
+        ticks.extend([1.0, 2.0, 5.0].map(|step| step * unit));
+        decade += 1.0;
+    }
+    let first = ticks.iter().rposition(|tick| *tick <= low).unwrap_or(0);
+    ticks.retain(|tick| *tick <= end);
+    ticks.split_off(first)
+}
+
+impl Ranged for Axis {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        match &self.scale {
+            Scale::Linear(scale) => scale.map(value, limit),
+            Scale::Log(scale) => scale.map(value, limit),
+        }
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        // The other points are lines without labels.
+        if hint.weight().allow_light_points() { Vec::new() } else { self.ticks.clone() }
+    }
+
+    fn range(&self) -> Range<f64> {
+        match &self.scale {
+            Scale::Linear(scale) => scale.range(),
+            Scale::Log(scale) => scale.range(),
+        }
+    }
+}
+
+#[test]
+fn ticks_enclose_the_values() {
+    let ticks = |values: &[f64]| Axis::of(values).ticks;
+    assert_eq!(ticks(&[61.9, 2900.2]), [50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0]);
+    assert_eq!(ticks(&[50.0, 1000.0]), [50.0, 100.0, 200.0, 500.0, 1000.0]);
+    assert_eq!(ticks(&[0.0, 14.0]), [0.0, 5.0, 10.0, 15.0]);
+    assert_eq!(ticks(&[3.0, 50.0]), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
+    assert_eq!(Axis::of(&[1.0, 100.0]).map(&10.0, (0, 200)), 100);
+    assert_eq!(Axis::of(&[0.0, 100.0]).map(&10.0, (0, 200)), 20);
+}
