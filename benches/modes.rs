@@ -13,7 +13,6 @@ use std::path::Path;
 use std::time::Duration;
 
 mod modes {
-    pub(crate) mod chart;
     pub(crate) mod load;
     pub(crate) mod run;
 }
@@ -31,7 +30,6 @@ mod support {
     pub(crate) mod weir;
 }
 
-use modes::chart::{Chart, Series};
 use modes::run::{Figures, MODES, Plan, run};
 use support::redis::cluster::Cluster;
 
@@ -57,22 +55,11 @@ fn main() {
 
     let window = window.min(Duration::from_secs(5));
     let sweep = sweep(&cluster, window);
-    save("sweep.csv", &csv(&sweep));
-    let chart = |title, unit, of: fn(&Figures) -> f64| {
-        let series = MODES.iter().skip(1).map(|&mode| Series {
-            name: mode,
-            points: sweep
-                .iter()
-                .filter(|(_, one, _)| *one == mode)
-                .map(|(rate, _, figures)| (f64::from(*rate), of(figures)))
-                .collect(),
-        });
-        Chart { title, across: "requests per second", up: unit, series: series.collect() }.svg()
-    };
-    let calls = |figures: &Figures| figures.calls_per_second;
-    save("calls.svg", &chart("Script calls in Redis", "calls per second", calls));
-    let overrun = |figures: &Figures| 100.0 * figures.overrun;
-    save("overrun.svg", &chart("Admitted over the limit", "% of the limit", overrun));
+    let sweep = csv(&sweep);
+    save("sweep.csv", &sweep);
+    for chart in weir_charts::modes(&sweep).expect("the sweep has every mode") {
+        save(chart.name, &chart.svg);
+    }
 }
 
 /// The table: every mode, and memory.

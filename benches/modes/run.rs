@@ -25,12 +25,12 @@ pub(crate) struct Plan {
 /// The figures of one run.
 pub(crate) struct Figures {
     /// Script calls of all nodes.
-    pub(crate) calls_per_second: f64,
+    calls_per_second: f64,
     /// All commands of all nodes, without replication and cluster traffic.
     commands_per_second: f64,
     /// Share of the limits that was allowed over them, and that was denied before they were
     /// reached.
-    pub(crate) overrun: f64,
+    overrun: f64,
     early: f64,
     admitted: u64,
     limit: u64,

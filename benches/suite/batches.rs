@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use weir_bench::{KeyDistribution, Plan};
+use weir_charts::short;
 
-use crate::chart::short;
 use crate::child::Server;
 use crate::figures::Figures;
 use crate::redis::Redis;

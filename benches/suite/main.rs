@@ -13,7 +13,6 @@ use weir_bench::{Pacing, Plan};
 
 mod baseline;
 mod batches;
-mod chart;
 mod child;
 mod comparison;
 mod envoy_config;

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use weir_bench::{CancelSignal, Pacing, Plan, Progress, Report, run};
+use weir_charts::short;
 
-use crate::chart::short;
 use crate::child::{Bytes, Server, timed};
 use crate::figures::Figures;
 use crate::rule_files::{self, Marker};

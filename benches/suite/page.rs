@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use crate::chart::{bars, short};
+use anyhow::Error;
+use weir_charts::{performance, short};
+
 use crate::comparison::{ACHIEVED_MIN, P50_MS_MAX};
 use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
 use crate::faults::FAULTS;
@@ -24,9 +26,11 @@ pub(crate) fn write(
 ) -> anyhow::Result<()> {
     let beside = docs.join("performance");
     fs::create_dir_all(&beside)?;
-    fs::write(beside.join("figures.csv"), figures.csv())?;
-    for (name, chart) in charts(figures) {
-        fs::write(beside.join(name), chart)?;
+    let csv = figures.csv();
+    fs::write(beside.join("figures.csv"), &csv)?;
+    let charts = performance(&csv).map_err(Error::msg)?;
+    for chart in &charts {
+        fs::write(beside.join(chart.name), &chart.svg)?;
     }
     let mut facts = String::new();
     for (name, fact) in measured {
@@ -40,6 +44,7 @@ pub(crate) fn write(
         .replace("{{summary_rate}}", &through_envoy::SUMMARY_RATE.to_string())
         .replace("{{rounds}}", &rounds.to_string())
         .replace("{{result}}", through_envoy::summary(figures).trim_end())
+        .replace("{{peers}}", through_envoy::chart(&charts))
         .replace("{{through_envoy}}", through_envoy::table(figures).trim_end())
         .replace("{{many_rules}}", many_rules::table(figures).trim_end())
         .replace("{{targets}}", targets::rows(figures).trim_end())
@@ -207,30 +212,4 @@ fn algorithms(figures: &Figures) -> String {
         }
     }
     rows
-}
-
-fn charts(figures: &Figures) -> Vec<(&'static str, String)> {
-    let row = |name: &str, figure: &str| (name.to_owned(), figures.get(figure));
-    let tenth = |name: &str, figure: &str| (name.to_owned(), figures.get(figure).map(|v| v / 10.0));
-    let cpu = [
-        row("h2 alone", "saturated: CPU s per 100 000: h2"),
-        row("baseline", "saturated: CPU s per 100 000: baseline"),
-        row("weir from memory", "saturated: CPU s per 100 000: memory"),
-        row("weir on Redis", "saturated: CPU s per 100 000: Redis"),
-        tenth("Redis under weir", "saturated: Redis CPU s per million"),
-        tenth("Redis, one FCALL each", "one FCALL each: Redis CPU s per million"),
-    ];
-    let mut latency = Vec::new();
-    for point in ["p50", "p90", "p99", "p99.9"] {
-        for (name, of) in
-            [("baseline", "baseline"), ("weir from memory", "memory"), ("weir on Redis", "Redis")]
-        {
-            latency.push(row(&format!("{name}, {point}"), &format!("open: {point}, us: {of}")));
-        }
-    }
-    vec![
-        ("cpu.svg", bars("CPU time per 100 000 calls, saturated", "seconds", &cpu)),
-        ("peers.svg", through_envoy::chart(figures)),
-        ("latency.svg", bars("Latency at 5 000 calls per second", "microseconds", &latency)),
-    ]
 }

@@ -1,6 +1,7 @@
 //! The targets of docs/design/performance.md, and whether the figures keep them.
 
-use crate::chart::short;
+use weir_charts::short;
+
 use crate::comparison::Comparison;
 use crate::figures::Figures;
 use crate::{fleet, rounds, through_envoy};

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use weir_bench::HttpLoad;
+use weir_charts::{ChartFile, short};
 
-use crate::chart::{bars, short};
 use crate::child::{OVERLOAD_ERRORS, Server, scheduled};
 use crate::comparison::{Comparison, PacedService};
 use crate::envoy_config::{KEY_HEADER, config, listener_name};
@@ -283,16 +283,13 @@ pub(crate) fn summary(figures: &Figures) -> String {
     rows
 }
 
-/// The chart beside the summary.
-pub(crate) fn chart(figures: &Figures) -> String {
-    let mut rows = Vec::new();
-    for name in NAMES.into_iter().skip(1) {
-        let cpu = |what: &str| figures.get(&figure(SUMMARY_RATE, what, name));
-        rows.push((name.to_owned(), cpu("CPU s of the service")));
-        rows.push((format!("{name}: Redis"), cpu("CPU s of Redis")));
+/// The line that shows the chart beside the summary, if it was measured.
+pub(crate) fn chart(charts: &[ChartFile]) -> &'static str {
+    if charts.iter().any(|chart| chart.name == "peers.svg") {
+        "![CPU time per 100 000 requests through Envoy](performance/peers.svg)\n\n"
+    } else {
+        ""
     }
-    let title = format!("CPU time per 100 000 requests, {SUMMARY_RATE} per second through Envoy");
-    bars(&title, "seconds", &rows)
 }
 
 /// The targets: the name, the ratio, and its upper bound. There are none without figures.

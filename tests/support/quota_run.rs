@@ -1,7 +1,6 @@
 //! Real Envoys with load that share a quota by RLQS: what each was assigned, and what it admitted.
 
 pub(crate) mod assigned;
-pub(crate) mod chart;
 mod envoy_config;
 mod frames;
 pub(crate) mod full_quota;
@@ -187,16 +186,19 @@ impl Run {
         last.map_or(0, |(_, demand)| *demand)
     }
 
-    /// A table in CSV: a line per Envoy and whole second. `part` is its first column.
-    pub(crate) fn csv(&self, part: &str) -> String {
+    /// A table in CSV: a line per Envoy and whole second. `part` is its first column. `steps` are the first
+    /// seconds of the steps, with their names. `quota` is what the Envoys share, in requests per second.
+    pub(crate) fn csv(&self, part: &str, steps: &[(usize, &str)], quota: u32) -> String {
         let (record, actions) = (self.record(), self.actions());
         let mut text = String::new();
         for second in 0..self.second() {
+            let step = steps.iter().rfind(|(first, _)| *first <= second);
+            let step = step.map_or("", |(_, name)| *name);
             for (envoy, actions) in actions.iter().enumerate() {
                 let sample = record.second(envoy, second);
                 let assigned = rate_at(actions, self.instant(second));
                 text += &format!(
-                    "{part},{},{second},{},{},{},{},{assigned:.1}\n",
+                    "{part},{step},{},{quota},{second},{},{},{},{},{assigned:.1}\n",
                     self.version,
                     envoy + 1,
                     self.demand_in(envoy, second),
@@ -216,4 +218,4 @@ pub(crate) fn until(instant: Instant) {
 
 /// The first line of a file with the tables of [`Run::csv`].
 pub(crate) const CSV_HEAD: &str =
-    "part,envoy_version,second,envoy,demand,admitted,denied,assigned\n";
+    "part,step,envoy_version,quota,second,envoy,demand,admitted,denied,assigned\n";

@@ -11,16 +11,17 @@ use crate::palette::{Colour, INK, MUTED, dark_style};
 
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The height of text, in pixels, and the width of a character at most, on average.
+/// The heights of text and of the title, in pixels.
 pub(crate) const TEXT: i32 = 12;
-pub(crate) const TITLE: i32 = 16;
+const TITLE: i32 = 16;
+/// The width of an average character, as a part of the height. Most fonts have less.
 pub(crate) const EM: f64 = 0.6;
-/// The space around a chart.
+/// The space around a chart, in pixels.
 pub(crate) const EDGE: i32 = 10;
 /// The height of the title, the unit and the legend together.
 pub(crate) const HEAD: i32 = 66;
 
-/// Why a result of plotters is no error.
+/// Why no call of plotters fails.
 pub(crate) const IN_MEMORY: &str = "a string can be written";
 
 /// A name in the legend.
@@ -71,7 +72,13 @@ fn legend_item(area: &Area, item: &Legend, left: i32) -> i32 {
     let (middle, colour) = (HEAD - 14, item.colour.rgb());
     let names = left + 24;
     if item.mark == Mark::Area {
-        step_area(area, (left, middle - 5), (left + 18, middle + 5), item.colour);
+        let fill = Rectangle::new(
+            [(left, middle - 5), (left + 18, middle + 5)],
+            colour.mix(AREA_OPACITY).filled(),
+        );
+        area.draw(&fill).expect(IN_MEMORY);
+        let edge = [(left, middle - 5), (left + 18, middle - 5)];
+        area.draw(&PathElement::new(edge, colour.stroke_width(1))).expect(IN_MEMORY);
     } else {
         let line = PathElement::new([(left, middle), (left + 18, middle)], colour.stroke_width(2));
         area.draw(&line).expect(IN_MEMORY);
@@ -90,13 +97,6 @@ fn legend_item(area: &Area, item: &Legend, left: i32) -> i32 {
     let start = style(TEXT, INK, HPos::Left, VPos::Center);
     text(area, item.name, (names, middle), &start);
     names + width(item.name)
-}
-
-fn step_area(area: &Area, from: (i32, i32), to: (i32, i32), colour: Colour) {
-    let fill = colour.rgb().mix(AREA_OPACITY).filled();
-    area.draw(&Rectangle::new([from, to], fill)).expect(IN_MEMORY);
-    let top = PathElement::new([from, (to.0, from.1)], colour.rgb().stroke_width(1));
-    area.draw(&top).expect(IN_MEMORY);
 }
 
 /// The opacity of an area. A line is its edge.

@@ -1,7 +1,7 @@
 //! The whole acceptance, with its table and chart.
 
 use std::collections::BTreeMap;
-use std::fs::{create_dir_all, write};
+use std::fs::write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{QUOTA, TTL, check_invariant, first_in_memory, in_memory, on_redis, t
 use crate::support::envoy::{NEWEST, OF_GATEWAY, OLDEST};
 use crate::support::on_redis::ready;
 use crate::support::quota_run::record::check;
-use crate::support::quota_run::{CSV_HEAD, Run, chart, full_quota};
+use crate::support::quota_run::{CSV_HEAD, Run, full_quota};
 use crate::support::redis::server::Server;
 use crate::support::schedule::exclusive;
 use crate::support::wait::until;
@@ -51,37 +51,36 @@ impl Results {
         let seconds = 0..course.run.second();
         let most = course.run.record().most_in_any_second(seconds);
         eprintln!("{part}: at most {most} requests in any second");
-        self.csv += &course.run.csv(part);
+        self.csv += &course.run.csv(part, &course.steps, QUOTA);
     }
 }
 
-/// All steps. Writes target/rlqs/acceptance.csv and docs/guides/rlqs/acceptance.svg.
+/// All steps. Writes docs/guides/rlqs/acceptance.csv and its chart.
 #[test]
 #[ignore = "`make rlqs` runs it"]
 fn rlqs_passes_the_acceptance() {
     let _alone = exclusive();
     let mut results = Results { failures: Vec::new(), csv: CSV_HEAD.to_owned() };
-    let svg = all_steps(&mut results);
+    all_steps(&mut results);
     for version in [OLDEST, BETWEEN, OF_GATEWAY] {
         other_version(&mut results, version);
     }
     two_instances(&mut results);
     many_buckets(&mut results);
     control(&mut results);
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for (path, text) in
-        [("target/rlqs/acceptance.csv", &results.csv), ("docs/guides/rlqs/acceptance.svg", &svg)]
-    {
-        let path = root.join(path);
-        create_dir_all(path.parent().expect("a folder")).expect("a folder that can be written");
-        write(path, text).expect("a file that can be written");
-    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/rlqs");
+    let save = |name: &str, text: &str| {
+        write(folder.join(name), text).expect("a file that can be written");
+    };
+    save("acceptance.csv", &results.csv);
+    let chart = weir_charts::acceptance(&results.csv).expect("a chart of the steps");
+    save(chart.name, &chart.svg);
     assert_eq!(results.failures, [""; 0]);
 }
 
-/// Steps A to F with the newest Envoy, and their chart. At last, weir is restarted while its assignments
+/// Steps A to F with the newest Envoy, which the chart shows. At last, weir is restarted while its assignments
 /// are valid.
-fn all_steps(results: &mut Results) -> String {
+fn all_steps(results: &mut Results) {
     let part = "steps";
     let weir = first_in_memory();
     let mut course = three(NEWEST, weir.grpc);
@@ -101,9 +100,7 @@ fn all_steps(results: &mut Results) -> String {
             results.add("F, valid assignments", again.and_then(|weir| check_invariant(&weir)));
         }
     }
-    let svg = chart::svg(&course.run, &course.steps, f64::from(QUOTA));
     results.end(part, &course);
-    svg
 }
 
 /// Step J.
