@@ -32,15 +32,26 @@ impl Axis {
         Axis { scale: Scale::Log(range.log_scale().into()), ticks }
     }
 
+    /// A logarithmic axis with labels at round values. `None` if a value is 0.
+    pub(crate) fn log_of(values: &[f64]) -> Option<Axis> {
+        let (low, high) = bounds(values);
+        if low <= 0.0 {
+            return None;
+        }
+        let mut ticks = round_between(low, high);
+        if ticks.len() == 1 {
+            // Equal values, which are round.
+            ticks.push(at_least(1.5 * high));
+        }
+        Some(Axis::log(ticks[0]..ticks[ticks.len() - 1], ticks))
+    }
+
     /// An axis for values of at least 0, with labels at round values. It is logarithmic if their range asks
     /// for it, which a value of 0 rules out.
     pub(crate) fn of(values: &[f64]) -> Axis {
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        if low > 0.0 && high / low >= LOG_RATIO {
-            let ticks = round_between(low, high);
-            let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
-            return Axis::log(first..last, ticks);
+        let (low, high) = bounds(values);
+        if let Some(axis) = Axis::log_of(values).filter(|_| high / low >= LOG_RATIO) {
+            return axis;
         }
         let step = at_least(high / 5.0);
         let steps = (high / step).ceil() as u32;
@@ -49,9 +60,15 @@ impl Axis {
     }
 }
 
+/// The smallest and the largest value.
+fn bounds(values: &[f64]) -> (f64, f64) {
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    (low, values.iter().copied().fold(f64::MIN_POSITIVE, f64::max))
+}
+
 /// The smallest of 1, 2, 5, 10, ... that is at least `value`.
 fn at_least(value: f64) -> f64 {
-    let unit = 10_f64.powf(value.log10().floor());
+    let unit = 10_f64.powi(value.log10().floor() as i32);
     let steps = [1.0, 2.0, 5.0].map(|step| step * unit);
     steps.into_iter().find(|step| *step >= value).unwrap_or(10.0 * unit)
 }
@@ -59,12 +76,12 @@ fn at_least(value: f64) -> f64 {
 /// The values of 1, 2, 5, 10, ... from the last one that is at most `low` to the first one that is at
 /// least `high`.
 fn round_between(low: f64, high: f64) -> Vec<f64> {
-    let (mut ticks, mut decade) = (Vec::new(), low.log10().floor());
+    let (mut ticks, mut decade) = (Vec::new(), low.log10().floor() as i32);
     let end = at_least(high);
     while ticks.last().is_none_or(|last| *last < end) {
-        let unit = 10_f64.powf(decade);
+        let unit = 10_f64.powi(decade);
         ticks.extend([1.0, 2.0, 5.0].map(|step| step * unit));
-        decade += 1.0;
+        decade += 1;
     }
     let first = ticks.iter().rposition(|tick| *tick <= low).unwrap_or(0);
     ticks.retain(|tick| *tick <= end);
@@ -101,6 +118,10 @@ fn ticks_enclose_the_values() {
     assert_eq!(ticks(&[61.9, 2900.2]), [50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0]);
     assert_eq!(ticks(&[50.0, 1000.0]), [50.0, 100.0, 200.0, 500.0, 1000.0]);
     assert_eq!(ticks(&[0.0, 14.0]), [0.0, 5.0, 10.0, 15.0]);
+    let log = |values: &[f64]| Axis::log_of(values).map(|axis| axis.ticks);
+    assert_eq!(log(&[300.0, 700.0]), Some(vec![200.0, 500.0, 1000.0]));
+    assert_eq!(log(&[200.0]), Some(vec![200.0, 500.0]));
+    assert_eq!(log(&[0.0, 700.0]), None);
     assert_eq!(ticks(&[3.0, 50.0]), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
     assert_eq!(Axis::of(&[1.0, 100.0]).map(&10.0, (0, 200)), 100);
     assert_eq!(Axis::of(&[0.0, 100.0]).map(&10.0, (0, 200)), 20);

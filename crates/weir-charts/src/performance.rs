@@ -85,7 +85,7 @@ fn latency(figures: &Medians) -> Option<String> {
     });
     let measured = groups.iter().any(|group| !group.rows.is_empty());
     let title = "Latency at 5 000 calls per second";
-    measured.then(|| rows(title, "microseconds, on a logarithmic axis", Form::Dots, &groups))
+    measured.then(|| rows(title, "microseconds", Form::Dots, &groups))
 }
 
 /// The services through Envoy at the largest rate, each with its Redis.

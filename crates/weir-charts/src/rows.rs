@@ -1,4 +1,4 @@
-//! A chart with a row per value: bars, or dots on a logarithmic axis.
+//! A chart with a row per value: bars, or dots on an axis.
 
 use plotters::chart::ChartBuilder;
 use plotters::element::{Circle, EmptyElement, Rectangle, Text};
@@ -47,7 +47,7 @@ pub(crate) struct Group {
 pub(crate) enum Form {
     /// Bars, from 0. Their values are beside them, so they need no axis.
     Bars,
-    /// Dots on a logarithmic axis, where lengths would mean nothing.
+    /// Dots on an axis, which is logarithmic unless a value is 0. Lengths would mean nothing there.
     Dots,
 }
 
@@ -68,12 +68,11 @@ pub(crate) fn rows(title: &str, unit: &str, form: Form, groups: &[Group]) -> Str
     let numbers = widest(Measured::label).unwrap_or_default();
     let headings = groups.iter().map(|group| width(group.name)).max().unwrap_or_default();
     let left = headings + names + 2 * GAP;
-    let x = match form {
-        Form::Bars => {
-            let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-            Axis::linear(most, Vec::new())
-        }
-        Form::Dots => Axis::of(&values),
+    let most = values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+    let (x, unit) = match (form, Axis::log_of(&values)) {
+        (Form::Bars, _) => (Axis::linear(most, Vec::new()), unit.to_owned()),
+        (Form::Dots, Some(axis)) => (axis, format!("{unit}, on a logarithmic axis")),
+        (Form::Dots, None) => (Axis::of(&values), unit.to_owned()),
     };
     // The first row is at the top.
     let middle = |line: usize| (lines.len() - line) as f64 - 0.5;
@@ -82,7 +81,7 @@ pub(crate) fn rows(title: &str, unit: &str, form: Form, groups: &[Group]) -> Str
     let y = Axis::linear(lines.len() as f64, at);
     let below = if form == Form::Dots { BELOW } else { EDGE };
     let height = TOP + lines.len() as i32 * ROW + below;
-    file((title, unit), &[], (WIDTH, height as u32), |area| {
+    file((title, &unit), &[], (WIDTH, height as u32), |area| {
         let mut line = 0;
         for group in groups {
             let style = style(TEXT, INK, HPos::Left, VPos::Center);
