@@ -49,6 +49,7 @@ mod startup;
 mod status_command;
 mod tls;
 mod top_command;
+mod tower;
 mod traces;
 mod usage;
 mod what_if;

@@ -34,8 +34,13 @@ enum Where {
 }
 
 /// Modules that use gRPC: one adapter of the server, and the clients.
-const USES_GRPC: &[&str] =
-    &["src/server/grpc/tonic_services", "src/cli", "src/telemetry", "src/xds/client"];
+const USES_GRPC: &[&str] = &[
+    "src/server/grpc/tonic_services",
+    "src/cli",
+    "src/telemetry",
+    "src/xds/client",
+    "crates/weir-tower/src",
+];
 
 /// Restricted words: the word, the modules where it may occur, and why. Test code may use all
 /// words.
@@ -73,7 +78,8 @@ const WORDS: &[(&str, Where, &str)] = &[
     (
         "tonic::",
         Where::Only(USES_GRPC),
-        "edge only: one adapter of the server, the commands, the exporter, and the xDS client",
+        "edge only: one adapter of the server, the commands, the exporter, the xDS client, and the \
+         tower layer",
     ),
     ("tonic::codegen", Where::Only(&[]), "tonic hides it: it is for generated code"),
     ("opentelemetry", Where::Only(&["src/telemetry"]), "one folder sends to collectors"),

@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::service::ratelimit::v3 as service;
 use envoy_types::pb::google::protobuf::UInt64Value;
 use service::rate_limit_response::Code;
 use service::rate_limit_service_client::RateLimitServiceClient;
-use tokio::time::timeout;
+use tokio::time::sleep;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
@@ -34,8 +34,7 @@ struct Limiter {
 
 impl Limiter {
     async fn may_pass(&mut self, user: &str, hits: u64, deadline: Duration) -> bool {
-        let entry =
-            common::rate_limit_descriptor::Entry { key: "user".into(), value: user.into() };
+        let entry = common::rate_limit_descriptor::Entry { key: "user".into(), value: user.into() };
         let descriptor = common::RateLimitDescriptor {
             entries: vec![entry],
             hits_addend: Some(UInt64Value { value: hits }),
@@ -46,10 +45,14 @@ impl Limiter {
             descriptors: vec![descriptor],
             ..Default::default()
         });
-        // For weir. The timeout here also limits the time of a new connection.
+        // weir gets the deadline with the call. The one here includes the time of a new connection.
         request.set_timeout(deadline);
-        let answer = timeout(deadline, self.weir.should_rate_limit(request)).await;
-        match answer.unwrap_or_else(|_| Err(Status::deadline_exceeded("no response"))) {
+        let answer = tokio::select! {
+            biased;
+            () = sleep(deadline) => Err(Status::deadline_exceeded("no response")),
+            answer = self.weir.should_rate_limit(request) => answer,
+        };
+        match answer {
             Ok(response) => response.get_ref().overall_code() != Code::OverLimit,
             Err(status) => {
                 *self.failures.entry(status.code()).or_default() += 1;
@@ -64,7 +67,7 @@ impl Limiter {
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let address = args.next().ok_or("usage: client ADDRESS [DEADLINE_MS]")?;
-    let deadline = args.next().map_or(Ok(50), |ms| ms.parse())?;
+    let deadline = args.next().map_or(Ok(50), |ms| ms.parse::<u64>())?;
     let weir = RateLimitServiceClient::new(connect(&address)?);
     let mut limiter = Limiter { weir, failures: HashMap::new() };
     // A peek (0 hits) connects before the first request.
