@@ -9,15 +9,16 @@ SOAK_PAUSE ?= 60
 ENVOYS := 1.40.0 1.36.4
 # The Envoy of Envoy Gateway 1.9, for tests/it/xds/gateway_routes.rs.
 GATEWAY_ENVOY := 1.39.0
-GRPCIO := 1.76.0
 # The newest version that Go can fetch as a module. Later ones have a go.mod without the major version.
 H2SPEC := v2.2.1+incompatible
-GO_PACKAGES := github.com/envoyproxy/go-control-plane/envoy@v1.32.4 google.golang.org/grpc@v1.76.0
-NODE_PACKAGES := @grpc/grpc-js@1 @grpc/proto-loader@0.8
 ACTIONLINT := v1.7.12
+# Programs that call weir, built from examples/clients/.
+CLIENTS := target/grpc-clients
+# The definitions of RateLimitService, for clients without a package of Envoy's.
+RLS_PROTOS := envoy/config/core/v3/base.proto envoy/extensions/common/ratelimit/v3/ratelimit.proto envoy/service/ratelimit/v3/rls.proto envoy/type/v3/ratelimit_unit.proto
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses charts
+.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients golang nodejs maven curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses charts
 .DELETE_ON_ERROR:
 
 # The groups of `make help`: a title, and targets in HELP_ and the name.
@@ -58,8 +59,8 @@ demo: redis envoy-$(firstword $(ENVOYS)) ## Envoy, three weirs and Redis under l
 	WEIR=$(abspath $(or $(WEIR),target/release/weir)) ENVOY=$(CURDIR)/target/envoy/$(firstword $(ENVOYS))/bin/envoy \
 		$(PYTHON) -B examples/demo/run.py $(DEMO)
 
-# test-shuttle, test-grpc-go and test-clients have the tests that need a second build or other languages.
-# The tests of the protocol, of hostile clients and of Envoys run again with tonic serving every call. The
+# test-shuttle and test-grpc-go have the tests that need a second build or one more client. The tests of the
+# protocol, of hostile clients and of Envoys run again with tonic serving every call. The
 # library tests run on both paths by themselves.
 test: $(ENVOYS:%=envoy-%) envoy-$(GATEWAY_ENVOY) curl redis grpc-clients ## all tests, with real Envoys and Redis servers
 	$(CARGO) test --locked --workspace
@@ -71,26 +72,56 @@ test-grpc-go: ## compressed calls of grpc-go
 	go build -C tests/it/gzip/go -o $(CURDIR)/target/grpc-clients/grpc-go .
 	$(CARGO) test --locked --workspace --test it -- --ignored grpc_go
 
-# Python with grpcio and its generator of clients, in an environment under target/.
-grpc-clients: target/grpc-clients/python
+# The tests of the samples in all languages, which `test` runs too.
+test-clients: grpc-clients ## the sample clients of docs/start/clients.md
+	$(CARGO) build --locked --workspace --example client
+	$(CARGO) test --locked --workspace --test it -- clients:: tower::
 
-target/grpc-clients/python:
-	@$(PYTHON) -m venv --clear $@.new
-	$@.new/bin/python -m pip install --quiet --disable-pip-version-check grpcio==$(GRPCIO) grpcio-tools==$(GRPCIO)
+# The samples of docs/start/clients.md, without the one in Rust, which cargo builds with the tests. Their versions
+# are pinned in examples/clients/.
+grpc-clients: $(CLIENTS)/python $(CLIENTS)/stubs $(CLIENTS)/go/client $(CLIENTS)/go-http/weirhttp.test $(CLIENTS)/node/client.mjs $(CLIENTS)/java/target/client.jar
+
+# grpcio and its generator of clients. tests/it/gzip/grpcio.py uses them too.
+$(CLIENTS)/python: examples/clients/python/requirements.txt
+	@rm -rf $@.new && $(PYTHON) -m venv --clear $@.new
+	$@.new/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@rm -rf $@ && mv $@.new $@ && touch $@
+
+$(CLIENTS)/stubs: $(CLIENTS)/python $(RLS_PROTOS:%=proto/%)
+	@rm -rf $@.new && mkdir -p $@.new
+	$</bin/python -m grpc_tools.protoc --proto_path=proto --python_out=$@.new --grpc_python_out=$@.new $(RLS_PROTOS:%=proto/%)
 	@rm -rf $@ && mv $@.new $@
 
-# The samples of docs/start/clients.md in Go and Node, each built in its own folder under target/.
-test-clients: target/grpc-clients/go/client target/grpc-clients/node/node_modules ## the samples of docs/start/clients.md in Go and Node
-	$(CARGO) test --locked --workspace --test it -- --ignored client_samples
-
-target/grpc-clients/go/client: examples/clients/client.go
+$(CLIENTS)/go/client: $(wildcard examples/clients/go/*) | golang
 	@rm -rf $(@D) && mkdir -p $(@D)
-	sed 's/100 \* time.Millisecond/30 * time.Second/' $< > $(@D)/main.go
-	cd $(@D) && go mod init client && go get $(GO_PACKAGES) && go mod tidy && go build -o client .
+	go build -C $(<D) -buildvcs=false -o $(CURDIR)/$@ .
 
-target/grpc-clients/node/node_modules:
-	@mkdir -p $(@D)
-	npm install --ignore-scripts --no-audit --no-fund --silent --prefix $(@D) $(NODE_PACKAGES)
+$(CLIENTS)/go-http/weirhttp.test: $(wildcard examples/clients/go-http/*) | golang
+	@rm -rf $(@D) && mkdir -p $(@D)
+	go vet -C $(<D) ./... && go test -C $(<D) -buildvcs=false -c -o $(CURDIR)/$@ .
+
+$(CLIENTS)/node/client.mjs: $(wildcard examples/clients/node/*.*) | nodejs
+	@rm -rf $(@D) && mkdir -p $(@D) && cp $^ $(@D)
+	npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund --silent
+
+$(CLIENTS)/java/target/client.jar: examples/clients/java/pom.xml $(wildcard examples/clients/java/src/main/java/*) | maven
+	@rm -rf $(CLIENTS)/java && mkdir -p $(CLIENTS)/java && cp -r $(<D)/pom.xml $(<D)/src $(CLIENTS)/java
+	mvn --batch-mode --quiet --file $(CLIENTS)/java package
+
+# Go, Node with npm, and a JDK with Maven: each is installed with the system's package manager if it is missing.
+golang:
+	@command -v go >/dev/null || sh tests/support/install.sh go golang-go golang go go
+	@cd examples/clients/go && go list -m >/dev/null || \
+		{ echo "make test needs Go 1.24 or newer, and go on the path is $$(go version)" >&2; exit 1; }
+
+nodejs:
+	@command -v node >/dev/null || sh tests/support/install.sh node nodejs nodejs nodejs node
+	@command -v npm >/dev/null || sh tests/support/install.sh npm npm npm npm node
+
+maven:
+	@command -v javac >/dev/null || \
+		sh tests/support/install.sh javac default-jdk-headless java-devel openjdk17 openjdk
+	@command -v mvn >/dev/null || sh tests/support/install.sh mvn maven maven maven maven
 
 # The live page in Chromium, with a debug build or the binary WEIR. The packages are those of
 # tests/ui/package-lock.json. No script of a package runs at the installation.

@@ -21,7 +21,7 @@ use text::{Block, Page, pages, words};
 const RUN: [&str; 4] = ["weir", "curl", "grpcurl", "python3"];
 
 /// Starts of commands that are not run here, with the reason.
-const ELSEWHERE: [(&str, &str); 22] = [
+const ELSEWHERE: [(&str, &str); 25] = [
     ("weir check --overlay overlays.yaml --xds ", "xds/cache.rs runs the command on a cache"),
     ("weir plans ", "tests/redis/plans.rs runs the commands on a Redis"),
     ("make ", "page_content.rs: the Makefile has the target"),
@@ -41,9 +41,12 @@ const ELSEWHERE: [(&str, &str); 22] = [
     ("for i in ", "it needs a cluster; envoy.rs sends such paths through the rules"),
     ("envoy -c ", "envoy.rs runs the file with free ports"),
     ("python3 -m pip ", "`make grpc-clients` installs the packages"),
-    ("npm install ", "`make test-clients` installs the packages"),
-    ("node client.mjs ", "clients.rs runs the sample in `make test-clients`"),
-    ("go mod init ", "clients.rs runs the sample in `make test-clients`"),
+    ("npm ci ", "`make grpc-clients` installs the packages"),
+    ("node ", "clients.rs runs the sample"),
+    ("go -C ", "clients.rs runs the sample"),
+    ("mvn ", "`make grpc-clients` builds the sample"),
+    ("java ", "clients.rs runs the sample"),
+    ("cargo run --example client ", "clients.rs runs the sample"),
 ];
 
 /// The most times that a command is repeated until its request is denied.

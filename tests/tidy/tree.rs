@@ -65,8 +65,8 @@ fn collect(folder: &Path, ends: &[&str], sources: &mut Vec<Source>) {
     for path in paths {
         let end = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
         if path.is_dir() {
-            // Built by cargo and by fuzzing.
-            if !path.ends_with("target") && !path.ends_with("corpus") {
+            // Written by builds, by fuzzing and by npm.
+            if !["target", "corpus", "node_modules"].iter().any(|name| path.ends_with(name)) {
                 collect(&path, ends, sources);
             }
         } else if ends.contains(&end) {

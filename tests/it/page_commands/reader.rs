@@ -162,6 +162,10 @@ impl Reader {
         for arg in args {
             command.arg(arg.replace("localhost:8081", &self.weir.grpc.to_string()));
         }
+        // A busy machine may be slower than the deadline of the sample, which then lets requests pass.
+        if args[0].ends_with("/client.py") {
+            command.arg("30000");
+        }
         finished(command.output().expect("python starts"))
     }
 
@@ -216,18 +220,15 @@ fn fill(folder: &Path) {
         link(&examples.join("rules"), name);
     }
     link(&root().join("proto"), "proto");
-    // Commands write into the folder of the samples, so it is a copy.
-    let samples = folder.join("examples/clients");
-    create_dir_all(&samples).expect("a new folder");
+    // Commands write into the folder of this sample, so it is a copy.
+    let sample = folder.join("examples/clients/python");
+    create_dir_all(&sample).expect("a new folder");
+    let original = examples.join("clients/python/client.py");
+    std::fs::copy(original, sample.join("client.py")).expect("the sample");
     for entry in read_dir(&examples).expect("the examples").map(|entry| entry.expect("a file")) {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name != "clients" {
             link(&entry.path(), &format!("examples/{name}"));
         }
     }
-    let text = read_to_string(examples.join("clients/client.py")).expect("the sample");
-    // A busy machine may be slower than the deadline of the sample, which then lets requests pass.
-    let unhurried = text.replace("timeout=0.1", "timeout=30");
-    assert_ne!(text, unhurried, "the sample has another deadline");
-    write(&samples.join("client.py"), &unhurried);
 }

@@ -38,14 +38,14 @@ fn page(path: &Path) -> Page {
     Page { name: name.to_string_lossy().into_owned(), text }
 }
 
-/// The files below `folder` with one of the extensions `ends`, without those that cargo and fuzzing
-/// write.
+/// The files below `folder` with one of the extensions `ends`, without those that builds, fuzzing and
+/// npm write.
 pub(crate) fn files(folder: &Path, ends: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("the folder exists") {
         let path = entry.expect("a readable folder").path();
         if path.is_dir() {
-            if !path.ends_with("target") && !path.ends_with("corpus") {
+            if !["target", "corpus", "node_modules"].iter().any(|name| path.ends_with(name)) {
                 found.extend(files(&path, ends));
             }
         } else if path.extension().is_some_and(|end| ends.iter().any(|it| end == *it)) {
