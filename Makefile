@@ -60,8 +60,8 @@ demo: redis envoy-$(firstword $(ENVOYS)) ## Envoy, three weirs and Redis under l
 		$(PYTHON) -B examples/demo/run.py $(DEMO)
 
 # test-shuttle and test-grpc-go have the tests that need a second build or one more client. The tests of the
-# protocol, of hostile clients and of Envoys run again with tonic serving every call. The
-# library tests run on both paths by themselves.
+# protocol, of hostile clients and of Envoys run again with tonic serving every call. The library tests run on
+# both paths by themselves.
 test: $(ENVOYS:%=envoy-%) envoy-$(GATEWAY_ENVOY) curl redis grpc-clients ## all tests, with real Envoys and Redis servers
 	$(CARGO) test --locked --workspace
 	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test it -- compat:: headers:: envoy:: hostile:: services:: leases:: gzip:: connections:: rolling:: tls:: gateway_routes::
