@@ -214,6 +214,7 @@ fn store_text(error: StoreError) -> String {
 
 fn stream_text() -> String {
     format!(
-        "{CHANGES_KEY} is no stream of changes; delete it, and write plans as docs/guides/plans.md shows"
+        "{CHANGES_KEY} is no stream of changes; delete it, and write plans as docs/guides/plans.md \
+         shows"
     )
 }
