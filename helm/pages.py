@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Generates the table in the chart's README and the settings in the chart's schema.
+"""Generates the tables in the chart's README and the settings in the chart's schema.
 
     helm/pages.py            writes both (`make helm-docs`)
     helm/pages.py --check    exits with 1 when one of them is not up to date
 """
 
+import itertools
 import json
 import re
 import sys
@@ -56,12 +57,14 @@ def settings_schema():
 
 
 def values():
-    """Every commented value of values.yaml: path, default, comment."""
+    """Every commented value of values.yaml: group, path, default, comment."""
     defaults = yaml.safe_load(VALUES.read_text())
-    rows, path, comment = [], [], None
+    rows, group, path, comment = [], None, [], None
     for line in VALUES.read_text().splitlines():
         text = line.strip()
-        if text.startswith("# -- "):
+        if found := re.fullmatch(r"# === (.+) ===", text):
+            group = found[1]
+        elif text.startswith("# -- "):
             comment = text.removeprefix("# -- ")
         elif text.startswith("# ") and comment:
             comment += " " + text.removeprefix("# ")
@@ -71,17 +74,21 @@ def values():
                 default = defaults
                 for key in path:
                     default = default[key]
-                rows.append((".".join(path), default, comment))
+                rows.append((group, ".".join(path), default, comment))
             comment = None
     return rows
 
 
-def table():
-    lines = ["| value | default | meaning |", "| --- | --- | --- |"]
-    for path, default, comment in values():
-        text = json.dumps(default).replace("|", "\\|")
-        lines.append(f"| `{path}` | `{text}` | {comment} |")
-    return "\n".join(lines) + "\n"
+def tables():
+    """A table for each group of values, under its heading."""
+    lines = []
+    for group, rows in itertools.groupby(values(), lambda row: row[0]):
+        lines += [f"### {group}", "", "| value | default | meaning |", "| --- | --- | --- |"]
+        for _, path, default, comment in rows:
+            text = json.dumps(default).replace("|", "\\|")
+            lines.append(f"| `{path}` | `{text}` | {comment} |")
+        lines.append("")
+    return "\n".join(lines[:-1]) + "\n"
 
 
 def wanted():
@@ -89,8 +96,8 @@ def wanted():
     schema = json.loads(SCHEMA.read_text())
     schema["definitions"]["settings"] = settings_schema()
     before, mark, _ = README.read_text().partition(MARK)
-    assert mark, f"{README} has lost the mark for its table"
-    return {SCHEMA: json.dumps(schema, indent=2) + "\n", README: before + mark + "\n" + table()}
+    assert mark, f"{README} has lost the mark for its tables"
+    return {SCHEMA: json.dumps(schema, indent=2) + "\n", README: before + mark + "\n" + tables()}
 
 
 def main():

@@ -15,6 +15,8 @@ HELM = Path(os.environ.get("HELM", ROOT / "target" / "helm" / "helm"))
 WEIR = Path(os.environ.get("WEIR", ROOT / "target" / "debug" / "weir"))
 
 CASES = sorted(path.name.removesuffix("-values.yaml") for path in (CHART / "ci").iterdir())
+# Those that have pods. The others are for pods of another chart.
+WITH_PODS = [case for case in CASES if case != "sidecar"]
 # The oldest Kubernetes that Chart.yaml allows, and the newest that we have schemas of.
 OLDEST, NEWEST = "1.25", "1.37"
 
@@ -71,9 +73,21 @@ def one(kind, case="default", *sets, suffix=""):
     return found[0]
 
 
+def workload(case="default", *sets):
+    """The Deployment or DaemonSet of weir."""
+    kinds = {found["kind"] for found in render(case, *sets)}
+    return one("DaemonSet" if "DaemonSet" in kinds else "Deployment", case, *sets)
+
+
 def pod(case="default", *sets):
-    """The pod template of the Deployment."""
-    return one("Deployment", case, *sets)["spec"]["template"]
+    """The pod template of weir."""
+    return workload(case, *sets)["spec"]["template"]
+
+
+def pods(case="default", *sets):
+    """Every pod and pod template: of weir, of the trial Redis and of `helm test`."""
+    owners = every("Deployment", case, *sets) + every("DaemonSet", case, *sets)
+    return [found["spec"]["template"] for found in owners] + every("Pod", case, *sets)
 
 
 def container(case="default", *sets):

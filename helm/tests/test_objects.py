@@ -9,14 +9,15 @@ import pytest
 import yaml
 
 import custom
-from chart import CASES, CHART, NEWEST, OLDEST, ROOT, WEIR, every, helm, one, render
+from chart import CASES, CHART, NEWEST, OLDEST, ROOT, WEIR, WITH_PODS, every, helm, one, pods, render
 
 
 @pytest.mark.parametrize("version", [OLDEST, NEWEST])
 @pytest.mark.parametrize("case", CASES)
 def test_every_object_is_valid(case, version):
     objects = render(case, version=version)
-    assert {"Deployment", "Service", "ConfigMap"} <= {found["kind"] for found in objects}
+    kinds = {found["kind"] for found in objects}
+    assert "ConfigMap" in kinds and ("Service" in kinds and kinds & {"Deployment", "DaemonSet"} or case not in WITH_PODS)
     for found in objects:
         if schema := custom.schema(found):
             jsonschema.validate(found, schema)
@@ -69,10 +70,10 @@ def test_weir_check_accepts_the_settings_and_the_rules(case, tmp_path):
     assert run.returncode == 0, run.stdout + run.stderr
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", WITH_PODS)
 def test_weir_has_every_flag_that_the_chart_passes(case):
-    pods = [found["spec"] for found in every("Pod", case)] + [one("Deployment", case)["spec"]["template"]["spec"]]
-    containers = [c for pod in pods for c in pod.get("initContainers", []) + pod["containers"]]
+    specs = [found["spec"] for found in pods(case)]
+    containers = [c for spec in specs for c in spec.get("initContainers", []) + spec["containers"]]
     seen = 0
     for command, *flags in (c["args"] for c in containers if c.get("command") == ["/bin/weir"]):
         page = subprocess.run([WEIR, command, "--help"], capture_output=True, text=True).stdout

@@ -173,7 +173,7 @@ def test_every_value_is_in_the_readme_and_every_setting_in_the_schema():
 
     run = subprocess.run([sys.executable, ROOT / "helm" / "pages.py", "--check"], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout
-    documented = {path for path, *_ in pages.values()}
+    documented = {path for _, path, *_ in pages.values()}
 
     def silent(values, place):
         for name, value in values.items():

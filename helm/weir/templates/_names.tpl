@@ -4,15 +4,15 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* 52 characters leave room for the suffixes of names. */}}
+{{/* 51 characters leave room for the suffixes of names, of which `-trial-redis` is the longest. */}}
 {{- define "weir.fullname" -}}
 {{- $name := include "weir.name" . -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
+{{- .Values.fullnameOverride | trunc 51 | trimSuffix "-" -}}
 {{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 52 | trimSuffix "-" -}}
+{{- .Release.Name | trunc 51 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 52 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 51 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 
@@ -27,10 +27,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
 {{- define "weir.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "weir.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/component: ratelimit
+{{ include "weir.sharedLabels" . }}
+{{- end -}}
+
+{{- define "weir.sharedLabels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- with .Values.commonLabels }}
 {{ toYaml . }}
@@ -53,13 +57,19 @@ app.kubernetes.io/name: {{ include "weir.name" . }}-test
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{/* The metadata of an object. Takes a dict: root, suffix of the name, its labels and annotations. */}}
+{{/* The metadata of an object. Takes a dict: root, suffix of the name, its labels and annotations, and whether it
+     belongs to the trial Redis. */}}
 {{- define "weir.metadata" -}}
 {{- $root := .root -}}
 name: {{ include "weir.fullname" $root }}{{ .suffix }}
 namespace: {{ .namespace | default (include "weir.namespace" $root) }}
 labels:
+  {{- if .ofTrialRedis }}
+  {{- include "weir.trialRedisLabels" $root | nindent 2 }}
+  {{- include "weir.sharedLabels" $root | nindent 2 }}
+  {{- else }}
   {{- include "weir.labels" $root | nindent 2 }}
+  {{- end }}
   {{- with .labels }}
   {{- toYaml . | nindent 2 }}
   {{- end }}
@@ -104,9 +114,11 @@ annotations:
 {{- div (add $ms 999) 1000 -}}
 {{- end -}}
 
-{{/* The minimum number of pods. weir divides a limit by it for `on_error: local`. */}}
+{{/* The minimum number of pods. weir divides a limit by it for `on_error: local`. Empty where the nodes, or the
+     pods of another chart, decide their number. */}}
 {{- define "weir.instances" -}}
-{{- if .Values.keda.enabled }}{{ max 1 (int .Values.keda.minReplicaCount) }}
+{{- if ne .Values.kind "Deployment" }}{{/* unknown */}}
+{{- else if .Values.keda.enabled }}{{ max 1 (int .Values.keda.minReplicaCount) }}
 {{- else if .Values.autoscaling.enabled }}{{ .Values.autoscaling.minReplicas }}
 {{- else }}{{ max 1 (int .Values.replicaCount) }}{{ end -}}
 {{- end -}}

@@ -27,23 +27,6 @@
 {{- else if or $values.tls.existingSecret $values.tls.certManager.enabled $values.tls.clientCA.existingSecret -}}
 {{- $problems = append $problems "tls.existingSecret, tls.certManager and tls.clientCA need tls.enabled: true" -}}
 {{- end -}}
-{{- if eq $values.store "redis" -}}
-{{- $redis := $values.redis -}}
-{{- if and $redis.hosts $redis.existingSecret.urlKey -}}
-{{- $problems = append $problems "redis.hosts and redis.existingSecret.urlKey: the address of Redis comes from one of them" -}}
-{{- else if not (or $redis.hosts $redis.existingSecret.urlKey) -}}
-{{- $problems = append $problems "store: redis needs redis.hosts, or redis.existingSecret.urlKey" -}}
-{{- end -}}
-{{- if and $redis.existingSecret.urlKey (not $redis.existingSecret.name) -}}
-{{- $problems = append $problems "redis.existingSecret.urlKey: name the secret in redis.existingSecret.name" -}}
-{{- end -}}
-{{- if and (eq $redis.topology "sentinel") $redis.hosts (not $redis.sentinelPrimary) -}}
-{{- $problems = append $problems "redis.topology: sentinel needs redis.sentinelPrimary, the name of the primary in the configuration of the Sentinels" -}}
-{{- end -}}
-{{- if and (eq $redis.topology "standalone") (gt (len $redis.hosts) 1) -}}
-{{- $problems = append $problems "redis.hosts: redis.topology: standalone needs exactly one host; cluster and sentinel accept several" -}}
-{{- end -}}
-{{- end -}}
 {{- if not $values.metrics.enabled -}}
 {{- range list "serviceMonitor" "podMonitor" "prometheusRule" -}}
 {{- if get (get $values.metrics .) "enabled" -}}
@@ -54,13 +37,6 @@
 {{- if and $values.metrics.serviceMonitor.enabled $values.metrics.podMonitor.enabled -}}
 {{- $problems = append $problems "metrics.serviceMonitor and metrics.podMonitor: every sample would be counted twice; choose one" -}}
 {{- end -}}
-{{- if eq $values.service.type "ClusterIP" -}}
-{{- range $name, $port := $values.service.nodePorts -}}
-{{- if $port -}}
-{{- $problems = append $problems (printf "service.nodePorts.%s needs service.type: NodePort or LoadBalancer" $name) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
 {{- $limit := ($values.resources.limits | default dict).memory -}}
 {{- if not (kindIs "invalid" $limit) -}}
 {{- $bytes := include "weir.bytes" $limit | int64 -}}
@@ -69,6 +45,9 @@
 {{- $text := "resources.limits.memory: %v is less than the %dMi that the settings may need: 64Mi, %d counters of 128 bytes (settings.store.max_counters), %d RLQS buckets of 8 KiB (settings.rlqs.max_buckets), %d bytes (settings.grpc.max_client_memory) and %d bytes for HTTP (settings.http, settings.admin.max_connections), a quarter, and %d bytes of the kernel for connections (settings.grpc.max_connections); raise the limit, or lower these settings" -}}
 {{- $problems = append $problems (printf $text $limit (include "weir.mebibytes" $needed | int64) (include "weir.maxCounters" . | int64) (include "weir.rlqsBuckets" . | int64) (include "weir.clientMemory" . | int64) (include "weir.httpMemory" . | int64) (include "weir.kernelMemory" . | int64)) -}}
 {{- end -}}
+{{- end -}}
+{{- range list "weir.kindProblems" "weir.serviceProblems" "weir.redisProblems" -}}
+{{- $problems = concat $problems (include . $ | splitList "\n" | compact) -}}
 {{- end -}}
 {{- if $problems -}}
 {{- fail (printf "\n\nweir's values contradict one another:\n- %s" (join "\n- " $problems)) -}}

@@ -19,8 +19,10 @@
 
 {{/* Settings that depend on mounts and open ports. `settings` cannot contain them. */}}
 {{- define "weir.derivedSettings" -}}
+{{- $isSidecar := eq .Values.kind "Sidecar" -}}
+{{- $ports := .Values.sidecar.ports -}}
 grpc:
-  listen: "[::]:8081"
+  listen: {{ ternary (printf "127.0.0.1:%d" (int $ports.grpc)) "[::]:8081" $isSidecar | quote }}
   {{- if .Values.tls.enabled }}
   tls_cert: /etc/weir/tls/tls.crt
   tls_key: /etc/weir/tls/tls.key
@@ -33,13 +35,13 @@ grpc:
   {{- end }}
   {{- end }}
 http:
-  listen: "[::]:8080"
+  listen: {{ ternary (printf "127.0.0.1:%d" (int $ports.http)) "[::]:8080" $isSidecar | quote }}
 admin:
   # The admin listener shows and deletes counters. Use `kubectl port-forward` to connect to it.
-  listen: "127.0.0.1:6070"
+  listen: "127.0.0.1:{{ ternary (int $ports.admin) 6070 $isSidecar }}"
 {{- if .Values.metrics.enabled }}
 metrics:
-  listen: "[::]:9090"
+  listen: "[::]:{{ ternary (int $ports.metrics) 9090 $isSidecar }}"
 {{- end }}
 {{- if or (include "weir.hasRuleFiles" .) .Values.overlays }}
 rules:
@@ -76,9 +78,15 @@ redis:
   {{- end }}
   {{- end }}
 {{- end }}
-{{- if not (hasKey (.Values.settings.fallback | default dict) "instances") }}
+{{- $instances := include "weir.instances" . }}
+{{- if and $instances (not (hasKey (.Values.settings.fallback | default dict) "instances")) }}
 fallback:
-  instances: {{ include "weir.instances" . }}
+  instances: {{ $instances }}
+{{- end }}
+{{- if and $isSidecar (include "weir.hasNativeSidecars" .) (not (hasKey (.Values.settings.drain | default dict) "delay")) }}
+# A native sidecar gets SIGTERM after the callers in its pod have ended.
+drain:
+  delay: 0s
 {{- end }}
 {{- end -}}
 
@@ -93,16 +101,18 @@ true
 {{/* The URL of one node, of a Cluster or of Sentinels. It never contains a password. */}}
 {{- define "weir.redisUrl" -}}
 {{- $redis := .Values.redis -}}
+{{- $hosts := $redis.hosts -}}
+{{- if .Values.trialRedis.enabled }}{{ $hosts = list (include "weir.trialRedisHost" .) }}{{ end -}}
 {{- $scheme := ternary "rediss" "redis" $redis.tls.enabled -}}
 {{- $query := list -}}
-{{- range rest $redis.hosts }}{{ $query = append $query (printf "node=%s" .) }}{{ end -}}
+{{- range rest $hosts }}{{ $query = append $query (printf "node=%s" .) }}{{ end -}}
 {{- if eq $redis.topology "standalone" -}}
-{{ $scheme }}://{{ first $redis.hosts }}{{ with int $redis.database }}/{{ . }}{{ end }}
+{{ $scheme }}://{{ first $hosts }}{{ with int $redis.database }}/{{ . }}{{ end }}
 {{- else if eq $redis.topology "cluster" -}}
-{{ $scheme }}-cluster://{{ first $redis.hosts }}{{ with $query }}?{{ join "&" . }}{{ end }}
+{{ $scheme }}-cluster://{{ first $hosts }}{{ with $query }}?{{ join "&" . }}{{ end }}
 {{- else -}}
 {{- $query = append $query (printf "sentinelServiceName=%s" $redis.sentinelPrimary) -}}
-{{ $scheme }}-sentinel://{{ first $redis.hosts }}{{ with int $redis.database }}/{{ . }}{{ end }}?{{ join "&" $query }}
+{{ $scheme }}-sentinel://{{ first $hosts }}{{ with int $redis.database }}/{{ . }}{{ end }}?{{ join "&" $query }}
 {{- end -}}
 {{- end -}}
 
