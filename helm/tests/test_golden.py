@@ -356,13 +356,3 @@ def test_the_notes_name_the_risks_of_the_values(sets, words, tmp_path):
 def test_the_chart_has_the_version_of_the_crate():
     version = re.search(r'^version = "(.+)"', (ROOT / "Cargo.toml").read_text(), re.MULTILINE)[1]
     assert yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"] == version
-
-
-def test_the_chart_names_its_image_and_pages_that_exist():
-    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-    (image,) = yaml.safe_load(chart["annotations"]["artifacthub.io/images"])
-    assert {image["image"]} == {found["image"] for found in our_containers("default")}
-    links = yaml.safe_load(chart["annotations"]["artifacthub.io/links"])
-    for url in [chart["icon"], *(link["url"] for link in links)]:
-        if "/main/" in url:
-            assert (ROOT / url.split("/main/")[1]).exists(), url
