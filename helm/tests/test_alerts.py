@@ -10,7 +10,7 @@ import promql_parser
 import pytest
 import yaml
 
-from chart import CHART, ROOT, one
+from chart import CHART, ROOT, one, refused
 
 RULES = CHART / "files" / "alerts.yaml"
 ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
@@ -84,3 +84,41 @@ def test_the_chart_installs_both_unchanged():
         if alert["alert"] != "WeirMemoryFull":
             expected = {**alert, "labels": {**alert["labels"], "team": "edge"}}
             assert installed[alert["alert"]] == expected
+
+
+def installed(*sets):
+    groups = one("PrometheusRule", "observed", *sets)["spec"]["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"]}
+
+
+@pytest.mark.parametrize(("url", "expected"), [
+    ("https://wiki.example.com/weir", "https://wiki.example.com/weir#weirslow"),
+    ("https://wiki.example.com/{alert}.html", "https://wiki.example.com/WeirSlow.html"),
+])
+def test_the_runbook_is_the_page_of_the_values(url, expected):
+    found = installed(f'metrics.prometheusRule.runbookUrl="{url}"')
+    assert found["WeirSlow"]["annotations"]["runbook_url"] == expected
+    urls = [rule["annotations"]["runbook_url"] for name, rule in found.items() if name != "Ours"]
+    assert len(set(urls)) == len(ALERTS) - 1 and "annotations" not in found["Ours"]
+
+
+def test_the_default_runbook_is_the_page_of_the_file():
+    chart = yaml.safe_load((CHART / "values.yaml").read_text())
+    page = chart["metrics"]["prometheusRule"]["runbookUrl"]
+    assert {alert["annotations"]["runbook_url"].partition("#")[0] for alert in ALERTS} == {page}
+    assert (ROOT / page.partition("/main/")[2]).exists()
+
+
+def test_a_runbook_is_an_address():
+    for url in ("", "wiki", "https://wiki.example.com/weir#alerts"):
+        assert "runbookUrl" in refused(f'metrics.prometheusRule.runbookUrl="{url}"')
+
+
+def test_objects_and_alerts_have_the_annotations_of_the_values():
+    sets = ['metrics.prometheusRule.alertAnnotations={"dashboard":"https://grafana.example.com/d/weir"}']
+    sets += ['metrics.prometheusRule.annotations={"example.com/owner":"edge"}']
+    assert one("PrometheusRule", "observed", *sets)["metadata"]["annotations"] == {"example.com/owner": "edge"}
+    found = installed(*sets)["WeirSlow"]["annotations"]
+    assert found["dashboard"] == "https://grafana.example.com/d/weir" and "summary" in found
+    dashboard = one("ConfigMap", "observed", suffix="-dashboard")["metadata"]
+    assert dashboard["annotations"] == {"grafana_folder": "Edge"}

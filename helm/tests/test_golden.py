@@ -2,12 +2,11 @@
 
 import json
 import re
-import shutil
 
 import pytest
 import yaml
 
-from chart import CASES, CHART, ROOT, WITH_PODS, container, every, one, pod, pods, render, settings, template
+from chart import CASES, CHART, ROOT, WITH_PODS, container, every, one, pod, pods, render, settings
 
 SELECTOR = {"app.kubernetes.io/name": "weir", "app.kubernetes.io/instance": "rel"}
 RESTRICTED_POD = {
@@ -332,25 +331,6 @@ def test_helm_test_uses_the_authority_and_a_client_certificate():
     assert [secrets[name]["secretName"] for name in ("ca", "client")] == ["internal-ca", "caller"]
     assert not every("Pod", "mtls", 'test.clientSecret=""'), "no call could succeed"
     assert every("Pod", "mtls", 'test.clientSecret=""', 'tls.clientCA.callers="optional"')
-
-
-@pytest.mark.parametrize(("sets", "words"), [
-    ([], ["There are no rules yet", "rel-weir-headless.ns.svc.cluster.local:8081"]),
-    (["replicaCount=2"], ["WARNING: store is memory"]),
-    (['rules={"a.yaml":"domain: a"}', "service.headless.enabled=false"], []),
-])
-def test_the_notes_name_the_risks_of_the_values(sets, words, tmp_path):
-    """helm prints them on installation only; rendered here as a text of a ConfigMap."""
-    shutil.copytree(CHART, tmp_path / "weir")
-    shutil.move(tmp_path / "weir" / "templates" / "NOTES.txt", tmp_path / "weir" / "notes.txt")
-    note = "kind: Notes\ntext: |\n{{ tpl (.Files.Get \"notes.txt\") . | indent 2 }}\n"
-    (tmp_path / "weir" / "templates" / "notes.yaml").write_text(note)
-    run = template("default", sets, chart=tmp_path / "weir")
-    assert run.returncode == 0, run.stderr
-    (notes,) = [found["text"] for found in yaml.safe_load_all(run.stdout) if found and found["kind"] == "Notes"]
-    assert "helm test rel -n ns" in notes and all(word in notes for word in words)
-    assert ("headless" in notes) == ("service.headless.enabled=false" not in sets)
-    assert ("WARNING" in notes) == ("replicaCount=2" in sets)
 
 
 def test_the_chart_has_the_version_of_the_crate():
