@@ -11,7 +11,7 @@ from chart import CHART, NEWEST, ROOT, helm
 NAMES = ("operate/helm", "operate/upgrading", "start/istio", "start/envoy-gateway", "start/kind")
 PAGES = [ROOT / "docs" / f"{name}.md" for name in NAMES] + [CHART / "README.md"]
 # Flags that `helm template` does not have.
-ONLY_WITH_A_CLUSTER = ("--install", "--create-namespace", "--reuse-values")
+ONLY_WITH_A_CLUSTER = ("--install", "--create-namespace", "--reset-then-reuse-values")
 
 
 def blocks(page, language):
@@ -44,10 +44,16 @@ def test_every_helm_command_of_a_page_renders(words):
 
 
 def test_every_other_helm_command_is_known():
-    """Commands that need a cluster, or the chart of another project."""
+    """Commands that need a cluster or a registry, and those that test_sidecar.py runs."""
+    known = (["test", "weir"], ["uninstall", "weir"], ["rollback", "weir"], ["dependency", "update"], ["template", "shop"])
     for _, words in commands("helm"):
         if "helm/weir" not in words:
-            assert words[1:3] in (["test", "weir"], ["uninstall", "weir"], ["rollback", "weir"]) or "oci://" in " ".join(words), words
+            assert words[1:3] in known or "oci://" in " ".join(words), words
+
+
+def test_the_chart_comes_from_one_registry():
+    places = {word for _, words in commands("helm") for word in words if word.startswith("oci://ghcr.io/")}
+    assert places == {"oci://ghcr.io/weir-rs/charts/weir"}
 
 
 def test_kubectl_and_docker_commands_name_what_exists():
