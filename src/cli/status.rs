@@ -122,7 +122,10 @@ mod tests {
         let page = json!({
             "health": "serving",
             "problems": [{ "part": "redis", "text": "a\nb" }],
-            "store": { "kind": "redis", "nodes": [node("a:1", "closed"), node("b\u{202e}", "open")] },
+            "store": {
+                "kind": "redis",
+                "nodes": [node("a:1", "closed"), node("b\u{202e}", "open")],
+            },
             "xds": null,
             "certificates": [
                 { "for": "grpc", "expires_at": "2026-12-01T00:00:00Z", "days_left": 30.9 },

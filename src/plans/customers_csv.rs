@@ -7,10 +7,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead, Read};
 
-use super::line_blocks::LineBlocks;
-
-/// Longest line in bytes, without its end.
-pub(super) const LINE_BYTES_MAX: usize = 16_384;
+use super::line_blocks::{LINE_BYTES_MAX, LineBlocks};
 
 /// Bytes of the file that are read and parsed at once.
 pub(super) const BLOCK_BYTES: usize = 128 << 10;

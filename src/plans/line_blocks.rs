@@ -2,7 +2,8 @@
 
 use std::io::{self, Read};
 
-use super::customers_csv::LINE_BYTES_MAX;
+/// Longest line in bytes, without its end.
+pub(super) const LINE_BYTES_MAX: usize = 16_384;
 
 /// The blocks of a file.
 pub(super) struct LineBlocks<R> {

@@ -46,7 +46,9 @@ descriptors:
     descriptors:
       - { key: path, value: /a, rate_limit: { unlimited: true } }
       - { key: user, rate_limit: { name: calls, unlimited: true } }
-      - { key: token, value: s3, rate_limit: { name: \"api_key=s3\\\\,cret,token=s3\", unlimited: true } }
+      - key: token
+        value: s3
+        rate_limit: { name: \"api_key=s3\\\\,cret,token=s3\", unlimited: true }
   - { key: token, value: s3*, rate_limit: { unlimited: true } }
   - { key: cookie, rate_limit: { unlimited: true } }
   - { key: password, value_regex: s3.+, rate_limit: { unlimited: true } }
