@@ -6,15 +6,17 @@ A core thread (`weir-worker-N`) waits in epoll_wait for its connections. Between
 writes, and no other connection of the thread is served. This is one turn. The script puts 5 000 calls per second
 on a weir that counts in memory, and traces all turns by the kernel's tracepoints, while
 
-- ten million new counters are made, so that tables grow,
+- 50 000 new counters per second are made, so that tables grow,
 - and rules are reloaded, 10 000 of them.
 
-It prints the longest turns. The time in which the scheduler ran another process on the core is given apart: it says
-how busy the machine was. Time in which the thread itself waited, for a lock or for memory, is part of the turn.
+It prints the longest turns. The time in which the scheduler ran another thread on the core is given apart: it says
+how busy the machine was. Time in which the thread itself waited, for a lock or for memory, is part of the turn. So
+is time that the hypervisor gave to another machine. Its sum is printed, as `steal` of /proc/stat.
 
 It needs root, perf, and tracefs at /sys/kernel/tracing.
 """
 
+import os
 import pathlib
 import re
 import subprocess
@@ -26,10 +28,14 @@ from weir_process import Weir
 
 THREADS = "weir-worker*"
 RATE = 5_000
+# Calls per second that make counters, and counters of each.
+NEW_CALLS = 5_000
+NEW_COUNTERS = 10
 RULES = 10_000
 LONGEST = 5
 
-LINE = re.compile(r"^\s*(\S+)\s+(\d+)\s+([\d.]+):\s+(\S+?):\s+(.*)$")
+# The name of a thread may have spaces.
+LINE = re.compile(r"^\s*(.+?)\s+(\d+)\s+([\d.]+):\s+(\S+?):\s+(.*)$")
 SWITCH = re.compile(r"prev_comm=(.+?) prev_pid=(\d+) prev_prio=\d+ prev_state=(\S+) ==> next_comm=(.+?) next_pid=(\d+)")
 
 
@@ -86,13 +92,25 @@ def turns_of(lines):
     return threads
 
 
+def new_keys():
+    """The keys of the descriptors that make counters."""
+    return [f"new{number}" for number in range(NEW_COUNTERS)]
+
+
+def steal():
+    """Seconds that the hypervisor took from this machine so far."""
+    fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+
+
 def rule_file(folder, number):
     """Rules for the load, and RULES others that differ by `number`."""
     others = "".join(
         f"  - {{ key: other, value: v{rule}, rate_limit: {{ unit: hour, requests_per_unit: {number + rule + 1} }} }}\n"
         for rule in range(RULES)
     )
-    tenant = "  - { key: tenant, rate_limit: { unit: hour, requests_per_unit: 1000000 } }\n"
+    limited = lambda key: f"  - {{ key: {key}, rate_limit: {{ unit: hour, requests_per_unit: 1000000 }} }}\n"
+    tenant = "".join(map(limited, ["tenant", *new_keys()]))
     new = folder / "new.yaml"
     new.write_text(f"domain: bench\ndescriptors:\n{tenant}{others}")
     new.replace(folder / "rules.yaml")
@@ -107,34 +125,45 @@ def measure(binary, seconds):
         settings = {"WEIR__STORE__MAX_COUNTERS": "20000000"}
         with Weir(binary, str(folder / "rules.yaml"), settings) as weir:
             address = "{}:{}".format(*weir.grpc)
-            command = ["perf", "record", "--quiet", "-a", "-m", "4096", "-o", str(data)]
+            command = ["perf", "record", "--quiet", "-a", "-k", "CLOCK_MONOTONIC", "-m", "4096", "-o", str(data)]
             command += ["-e", "sched:sched_switch", "--filter", f'prev_comm ~ "{THREADS}" || next_comm ~ "{THREADS}"']
             for event in ("sys_exit_epoll_wait", "sys_enter_epoll_wait"):
                 command += ["-e", f"syscalls:{event}", "--filter", f'comm ~ "{THREADS}"']
-            trace = subprocess.Popen([*command, "--", "sleep", str(seconds + 4)])
             bench = [binary, "bench", "--addr", address, "--domain", "bench", "--connections", "8"]
-            steady = subprocess.Popen(
-                [*bench, "--rate", str(RATE), "--duration", str(seconds), "tenant=t{n}"], stdout=subprocess.DEVNULL)
-            growing = subprocess.Popen(
-                [*bench, "--keys", "10000000", "--duration", str(seconds / 2), "--streams", "4", "tenant=n{n}"],
-                stdout=subprocess.DEVNULL)
-            reloads = []
-            for number in range(1, 4):
-                time.sleep(seconds / 4)
-                reloads.append(time.clock_gettime(time.CLOCK_MONOTONIC))
-                rule_file(folder, number)
-            for process in (growing, steady, trace):
-                if process.wait() != 0:
-                    raise SystemExit(f"failed: {process.args}")
+            new = [f"{key}=n{{n}}" for key in new_keys()]
+            commands = [
+                [*command, "--", "sleep", str(seconds + 4)],
+                [*bench, "--rate", str(RATE), "--duration", str(seconds), "tenant=t{n}"],
+                [*bench, "--rate", str(NEW_CALLS), "--keys", "10000000", "--duration", str(seconds), *new],
+            ]
+            processes = [subprocess.Popen(each, stdout=subprocess.DEVNULL) for each in commands]
+            try:
+                reloads = []
+                for number in range(1, 4):
+                    time.sleep(seconds / 4)
+                    reloads.append(time.clock_gettime(time.CLOCK_MONOTONIC))
+                    rule_file(folder, number)
+                for process in processes:
+                    if process.wait() != 0:
+                        raise SystemExit(f"failed: {process.args}")
+            finally:
+                for process in processes:
+                    if process.poll() is None:
+                        process.kill()
+                        process.wait()
         script = subprocess.run(
-            ["perf", "script", "-i", str(data), "-F", "comm,tid,time,event,trace"],
-            check=True, stdout=subprocess.PIPE, text=True)
+            ["perf", "script", "-i", str(data), "-F", "comm,tid,time,event,trace", "--show-lost-events"],
+            check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        if "PERF_RECORD_LOST" in script.stdout:
+            raise SystemExit("perf lost events; run again on an idle machine")
         return script.stdout.splitlines(), reloads
 
 
 def main():
     seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 60
+    stolen = steal()
     lines, reloads = measure(sys.argv[1], seconds)
+    stolen = steal() - stolen
     threads = turns_of(lines)
     if not threads or not any(thread.turns for thread in threads.values()):
         raise SystemExit("no turns were traced; perf needs root and tracefs")
@@ -149,7 +178,7 @@ def main():
         since = [longest[2] - reload for reload in reloads if longest[2] >= reload]
         after = f"{min(since):.2f}" if since else "before the first"
         print(f"| {name} | {len(busy)} | {at(0.99):.0f} | {at(0.9999):.0f} | {longest[0] * 1e6:.0f} | {after} |")
-    print("\nThe longest turns: busy, other processes on the core meanwhile, us")
+    print(f"\nThe hypervisor took {stolen:.2f} s. The longest turns: busy, other threads on the core meanwhile, us")
     every = sorted((turn for thread in threads.values() for turn in thread.turns), reverse=True)[:LONGEST]
     for busy, preempted, _ in every:
         print(f"- {busy * 1e6:.0f}, {preempted * 1e6:.0f}")
