@@ -1,7 +1,7 @@
 //! A comparison of services under a fixed rate of calls.
 //!
 //! An overloaded service has a queue, and its costs and latencies are those of the queue. So a ratio to
-//! them is withheld.
+//! them is withheld. If the reference keeps up, the target is missed.
 
 /// The median latency over which a service on loopback is overloaded, in milliseconds.
 pub(crate) const P50_MS_MAX: f64 = 3.0;
@@ -28,27 +28,37 @@ impl PacedService {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Comparison {
     Measured(f64),
-    /// The services that were overloaded, at least one.
-    Overloaded(Vec<PacedService>),
+    /// Some services were overloaded.
+    Overloaded {
+        /// The overloaded services, at least one.
+        services: Vec<PacedService>,
+        /// Whether no reference is one of them.
+        reference_keeps_up: bool,
+    },
     NotMeasured,
 }
 
 impl Comparison {
-    /// The comparison with this ratio. `services` are all that the ratio depends on, and `None` is one
-    /// without figures.
+    /// The comparison of `services` with `references` that has this ratio. They are all that the ratio
+    /// depends on. `None` is one without figures.
     pub(crate) fn new(
         ratio: Option<f64>,
         services: impl IntoIterator<Item = Option<PacedService>>,
+        references: impl IntoIterator<Item = Option<PacedService>>,
     ) -> Comparison {
         let services: Option<Vec<PacedService>> = services.into_iter().collect();
-        let Some((ratio, mut services)) = ratio.zip(services) else {
+        let references: Option<Vec<PacedService>> = references.into_iter().collect();
+        let (Some(ratio), Some(mut services), Some(references)) = (ratio, services, references)
+        else {
             return Comparison::NotMeasured;
         };
+        let reference_keeps_up = !references.iter().any(PacedService::is_overloaded);
+        services.extend(references);
         services.retain(PacedService::is_overloaded);
         if services.is_empty() {
             Comparison::Measured(ratio)
         } else {
-            Comparison::Overloaded(services)
+            Comparison::Overloaded { services, reference_keeps_up }
         }
     }
 
@@ -56,7 +66,7 @@ impl Comparison {
     pub(crate) fn cell(&self, show: impl Fn(f64) -> String) -> String {
         match self {
             Comparison::Measured(ratio) => show(*ratio),
-            Comparison::Overloaded(services) => {
+            Comparison::Overloaded { services, .. } => {
                 let names: Vec<&str> = services.iter().map(|one| one.name.as_str()).collect();
                 format!("overloaded: {}", names.join("; "))
             }
@@ -69,13 +79,14 @@ impl Comparison {
         match self {
             Comparison::Measured(ratio) if is_kept(*ratio) => String::new(),
             Comparison::Measured(_) => "**missed**".to_owned(),
-            Comparison::Overloaded(services) => {
+            Comparison::Overloaded { services, reference_keeps_up } => {
                 let reason = |one: &PacedService| {
                     let PacedService { name, p50_ms, achieved } = one;
                     format!("{name} had a p50 of {p50_ms:.1} ms and achieved {achieved:.1} %")
                 };
                 let reasons: Vec<String> = services.iter().map(reason).collect();
-                format!("not comparable: {}", reasons.join("; "))
+                let verdict = if *reference_keeps_up { "**missed**" } else { "not comparable" };
+                format!("{verdict}: {}", reasons.join("; "))
             }
             Comparison::NotMeasured => "**not measured**".to_owned(),
         }

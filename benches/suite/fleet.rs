@@ -202,8 +202,8 @@ impl Fleet {
     /// The comparison of `services` with envoyproxy/ratelimit that has this ratio.
     fn compared(self, figures: &Figures, ratio: Option<f64>, services: &[&str]) -> Comparison {
         let peers = ENVOY_RATELIMIT.iter().filter(|peer| !services.contains(peer));
-        let names = services.iter().chain(peers);
-        Comparison::new(ratio, names.map(|name| self.paced(figures, name)))
+        let paced = |name: &&str| self.paced(figures, name);
+        Comparison::new(ratio, services.iter().map(paced), peers.map(paced))
     }
 
     fn paced(self, figures: &Figures, service: &str) -> Option<PacedService> {

@@ -155,12 +155,12 @@ const OPEN_TARGETS: &[(Target, [&str; 2])] = &[
 /// The rows of the table.
 pub(crate) fn rows(figures: &Figures) -> String {
     let plain = TARGETS.iter().map(|(name, figure, bound)| {
-        let value = Comparison::new(figure(figures), []);
+        let value = Comparison::new(figure(figures), [], []);
         target(name, &value, *bound)
     });
     let open = OPEN_TARGETS.iter().map(|((name, figure, bound), servers)| {
-        let servers = servers.map(|server| rounds::paced(figures, server));
-        target(name, &Comparison::new(figure(figures), servers), *bound)
+        let [server, reference] = servers.map(|server| [rounds::paced(figures, server)]);
+        target(name, &Comparison::new(figure(figures), server, reference), *bound)
     });
     let compared = through_envoy::targets(figures).into_iter().chain(fleet::targets(figures));
     let compared = compared.map(|(name, ratio, most)| target(&name, &ratio, Most(most)));

@@ -307,8 +307,9 @@ pub(crate) fn targets(figures: &Figures) -> Vec<(String, Comparison, f64)> {
                     continue;
                 }
                 // What is added is the difference to Envoy alone.
-                let services = [name, MEMORY, ALONE].map(|name| paced(figures, rate, name));
-                let ratio = Comparison::new(ratio, services);
+                let service = [paced(figures, rate, name)];
+                let references = [MEMORY, ALONE].map(|name| paced(figures, rate, name));
+                let ratio = Comparison::new(ratio, service, references);
                 let row = format!("through Envoy, {rate} per second: {measure}, {name}");
                 targets.push((format!("{row}, of that from memory"), ratio, WITHIN));
             }

@@ -12,6 +12,9 @@ use crate::service::RateLimit;
 /// The deadline of a call, unless [`RateLimitLayer::deadline`] sets another one.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
+/// The longest deadline of a call.
+const DEADLINE_MAX: Duration = Duration::from_secs(3600);
+
 /// What happens to a request without a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureMode {
@@ -47,9 +50,11 @@ impl<D, C> RateLimitLayer<D, C> {
         }
     }
 
-    /// Sets the longest time of a call, with that of a new connection.
+    /// Sets the longest time of a call, with that of a new connection. A longer one than an hour counts as
+    /// an hour.
     pub fn deadline(mut self, deadline: Duration) -> RateLimitLayer<D, C> {
-        self.deadline = deadline;
+        // tonic panics if a deadline does not fit into the header `grpc-timeout`, which has eight digits.
+        self.deadline = deadline.min(DEADLINE_MAX);
         self
     }
 

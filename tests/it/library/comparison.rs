@@ -9,9 +9,10 @@ fn service(name: &str, p50_ms: f64, achieved: f64) -> Option<PacedService> {
     Some(PacedService { name: name.to_owned(), p50_ms, achieved })
 }
 
-/// The cell of a ratio, and the verdict of the target "at most 1.1".
+/// The cell of a ratio, and the verdict of the target "at most 1.1". The last service is the reference.
 fn texts(ratio: Option<f64>, services: &[Option<PacedService>]) -> [String; 2] {
-    let comparison = Comparison::new(ratio, services.iter().cloned());
+    let (services, references) = services.split_at(services.len().saturating_sub(1));
+    let comparison = Comparison::new(ratio, services.iter().cloned(), references.iter().cloned());
     [comparison.cell(|ratio| format!("{ratio:.2}")), comparison.verdict(|ratio| ratio <= 1.1)]
 }
 
@@ -33,9 +34,15 @@ fn ratios_of_overloaded_services_are_withheld() {
         ),
         (
             Some(0.2),
-            vec![service("peer", 0.4, 97.9), weir()],
+            vec![weir(), service("peer", 0.4, 97.9)],
             "overloaded: peer",
             "not comparable: peer had a p50 of 0.4 ms and achieved 97.9 %",
+        ),
+        (
+            Some(0.2),
+            vec![service("weir", 20.0, 90.0), at_bounds()],
+            "overloaded: weir",
+            "**missed**: weir had a p50 of 20.0 ms and achieved 90.0 %",
         ),
         (
             Some(5.34),
@@ -57,8 +64,8 @@ fn ratios_of_overloaded_services_are_withheld() {
 #[test]
 fn services_without_numbers_are_overloaded() {
     for (p50_ms, achieved) in [(f64::NAN, 100.0), (0.4, f64::NAN), (f64::NAN, f64::NAN)] {
-        let comparison = Comparison::new(Some(1.0), [service("peer", p50_ms, achieved)]);
-        assert!(matches!(comparison, Comparison::Overloaded(_)), "{p50_ms} {achieved}");
+        let comparison = Comparison::new(Some(1.0), [], [service("peer", p50_ms, achieved)]);
+        assert!(matches!(comparison, Comparison::Overloaded { .. }), "{p50_ms} {achieved}");
         assert_eq!(comparison.cell(|ratio| ratio.to_string()), "overloaded: peer");
     }
 }
