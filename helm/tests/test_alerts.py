@@ -42,7 +42,15 @@ def test_every_section_is_a_runbook():
     _, *sections = re.split(r"^## ", (ROOT / "docs" / "operate" / "alerts.md").read_text(), flags=re.MULTILINE)
     for section in sections:
         parts = re.findall(r"^- \*\*(.+?):\*\* ", section, re.MULTILINE)
-        assert parts == ["First check", "Causes", "Do", "Ends"], section
+        assert parts == ["Fires", "First check", "Causes", "Do", "Ends"], section
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert["alert"])
+def test_a_section_has_the_time_for_which_the_expression_must_hold(alert):
+    page = (ROOT / "docs" / "operate" / "alerts.md").read_text()
+    start = f"after {alert['for']} " if "for" in alert else "at once, "
+    section = page.split(f"## {alert['alert']}\n", 1)[1].split("\n## ", 1)[0]
+    assert f"- **Fires:** {start}" in section
 
 
 @pytest.mark.parametrize("page, least", [("alerts", 10), ("watch", 10), ("upgrading", 1)])
