@@ -55,7 +55,8 @@ COPY --from=build /image/bin/ /bin/
 # A number, so that Kubernetes can verify runAsNonRoot; 65534 is what other charts use.
 USER 65534:65534
 EXPOSE 8081 8080
-# For container engines; Kubernetes ignores it. Fails during a drain, like /healthcheck.
+# For container engines; Kubernetes ignores it. Fails during a drain, like /healthcheck. It finds the port by the
+# environment, as weir does. A settings file with another port needs `weir health --config FILE`.
 HEALTHCHECK --interval=10s --timeout=2s --start-period=10s CMD ["/bin/weir", "health"]
 ENTRYPOINT ["/bin/weir"]
 CMD ["serve"]

@@ -159,7 +159,7 @@ fn send(
 }
 
 /// The status and the body of a response; `None` if this is no response of HTTP/1.
-fn parse(received: &[u8]) -> Option<(u16, &[u8])> {
+pub(super) fn parse(received: &[u8]) -> Option<(u16, &[u8])> {
     let head_end = received.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&received[..head_end]).ok()?;
     let status = head.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok()?;

@@ -15,6 +15,13 @@ pub(crate) struct ServiceArgs {
     /// Address of the service's gRPC listener.
     #[arg(long, default_value = "127.0.0.1:8081", value_parser = grpc_address)]
     addr: String,
+    #[command(flatten)]
+    connection: ConnectionArgs,
+}
+
+/// The connection to a service.
+#[derive(Debug, Args)]
+pub(crate) struct ConnectionArgs {
     /// Longest wait for the response, in milliseconds.
     #[arg(long, default_value_t = 1_000, value_name = "MS")]
     timeout: u64,
@@ -43,7 +50,7 @@ struct TlsArgs {
 }
 
 /// `text` as `host:port`. The scheme is chosen by the flags of TLS.
-fn grpc_address(text: &str) -> Result<String, String> {
+pub(super) fn grpc_address(text: &str) -> Result<String, String> {
     if let Some((scheme, rest)) = text.split_once("://") {
         let tls = if scheme == "https" { " and --tls" } else { "" };
         return Err(format!("write {}{tls}, without {scheme}://", rest.trim_end_matches('/')));
@@ -61,16 +68,43 @@ impl ServiceArgs {
     ///
     /// # Errors
     ///
-    /// No response of the service within `--timeout`, or an error status. The text says what to do.
+    /// See [`ConnectionArgs::call`].
     pub(super) async fn call<T, F>(&self, call: impl FnOnce(Channel) -> F) -> anyhow::Result<T>
     where
         F: Future<Output = tonic::Result<T>>,
     {
-        let timeout = Duration::from_millis(self.timeout);
+        self.connection.call(&self.addr, call).await
+    }
+}
+
+impl ConnectionArgs {
+    /// The longest wait for the response.
+    pub(super) fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout)
+    }
+
+    /// Whether a flag of TLS is used.
+    pub(super) fn has_tls(&self) -> bool {
+        self.tls.is_used()
+    }
+
+    /// Connects to the service at `addr` (`host:port`), and runs `call` on the connection.
+    ///
+    /// # Errors
+    ///
+    /// No response of the service within `--timeout`, or an error status. The text says what to do.
+    pub(super) async fn call<T, F>(
+        &self,
+        addr: &str,
+        call: impl FnOnce(Channel) -> F,
+    ) -> anyhow::Result<T>
+    where
+        F: Future<Output = tonic::Result<T>>,
+    {
         let tls = self.tls.config()?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        let endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.addr))
-            .with_context(|| format!("--addr {} is not host:port", self.addr))?;
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{addr}"))
+            .with_context(|| format!("--addr {addr} is not host:port"))?;
         let endpoint = match tls {
             Some(tls) => {
                 endpoint.tls_config(tls).context("TLS with these files is not possible")?
@@ -79,36 +113,35 @@ impl ServiceArgs {
         };
         let calling = async {
             let connected = endpoint.connect().await;
-            let channel = connected.map_err(|error| self.not_connected(&error))?;
-            call(channel).await.map_err(|status| self.not_answered(&status))
+            let channel = connected.map_err(|error| self.not_connected(addr, &error))?;
+            call(channel).await.map_err(|status| self.not_answered(addr, &status))
         };
-        tokio::time::timeout(timeout, calling).await.with_context(|| {
-            let ServiceArgs { addr, timeout, .. } = self;
+        tokio::time::timeout(self.timeout(), calling).await.with_context(|| {
+            let timeout = self.timeout;
             format!(
                 "no answer from {addr} within {timeout} ms; name the gRPC port, or raise --timeout"
             )
         })?
     }
 
-    fn not_connected(&self, error: &tonic::transport::Error) -> anyhow::Error {
+    fn not_connected(&self, addr: &str, error: &tonic::transport::Error) -> anyhow::Error {
         let cause = chain(error);
         // The texts of the connector for errors before the handshake of TLS.
         if ["tcp ", "dns error"].iter().any(|before| cause.contains(*before)) {
             let hint = if self.tls.is_used() { "with TLS" } else { "without TLS (--tls)" };
-            let addr = &self.addr;
             return anyhow!(
                 "no service answers at {addr} {hint}; is `weir serve` running there?: {cause}"
             );
         }
-        anyhow!("{}: {} ({cause})", self.addr, self.tls.advice(&cause))
+        anyhow!("{addr}: {} ({cause})", self.tls.advice(&cause))
     }
 
-    fn not_answered(&self, status: &Status) -> anyhow::Error {
+    fn not_answered(&self, addr: &str, status: &Status) -> anyhow::Error {
         match status.source() {
             // A status from the service has no source. The others report a broken connection.
             Some(source) if !is_http2(source) => {
                 let cause = chain(source);
-                anyhow!("{}: {} ({cause})", self.addr, self.tls.advice(&cause))
+                anyhow!("{addr}: {} ({cause})", self.tls.advice(&cause))
             }
             _ => anyhow!("{:?}: {}", status.code(), status.message()),
         }

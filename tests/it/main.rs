@@ -21,6 +21,7 @@ mod explain;
 mod five_steps;
 mod gzip;
 mod headers;
+mod health_command;
 mod hostile;
 mod json;
 mod json_output;
