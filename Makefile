@@ -67,6 +67,15 @@ test: $(ENVOYS:%=envoy-%) envoy-$(GATEWAY_ENVOY) curl redis grpc-clients ## all 
 	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test it -- compat:: headers:: envoy:: hostile:: services:: leases:: gzip:: connections:: rolling:: tls:: gateway_routes::
 	WEIR__GRPC__FAST_PATH=false $(CARGO) test --locked --workspace --test redis -- compose:: envoy_ratelimit:: hostile_requests::
 
+# A virtual environment around the file $@ with the packages of $<, for the target $(1). It is made in place, because
+# its programs start with its path. The file is written last.
+define venv
+@command -v $(PYTHON) >/dev/null || { echo "make $(1) needs python3" >&2; exit 1; }
+@$(PYTHON) -m venv --clear $(@D) || { echo "make $(1) needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
+$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+@touch $@
+endef
+
 # Compressed calls of a grpc-go client, which needs Go.
 test-grpc-go: ## compressed calls of grpc-go
 	go build -C tests/it/gzip/go -o $(CURDIR)/target/grpc-clients/grpc-go .
@@ -79,17 +88,15 @@ test-clients: grpc-clients ## the sample clients of docs/start/clients.md
 
 # The samples of docs/start/clients.md, without the one in Rust, which cargo builds with the tests. Their versions
 # are pinned in examples/clients/.
-grpc-clients: $(CLIENTS)/python $(CLIENTS)/stubs $(CLIENTS)/go/client $(CLIENTS)/go-http/weirhttp.test $(CLIENTS)/node/client.mjs $(CLIENTS)/java/target/client.jar
+grpc-clients: $(CLIENTS)/python/installed $(CLIENTS)/stubs $(CLIENTS)/go/client $(CLIENTS)/go-http/weirhttp.test $(CLIENTS)/node/client.mjs $(CLIENTS)/java/target/client.jar
 
 # grpcio and its generator of clients. tests/it/gzip/grpcio.py uses them too.
-$(CLIENTS)/python: examples/clients/python/requirements.txt
-	@rm -rf $@.new && $(PYTHON) -m venv --clear $@.new
-	$@.new/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@rm -rf $@ && mv $@.new $@ && touch $@
+$(CLIENTS)/python/installed: examples/clients/python/requirements.txt
+	$(call venv,test)
 
-$(CLIENTS)/stubs: $(CLIENTS)/python $(RLS_PROTOS:%=proto/%)
+$(CLIENTS)/stubs: $(CLIENTS)/python/installed $(RLS_PROTOS:%=proto/%)
 	@rm -rf $@.new && mkdir -p $@.new
-	$</bin/python -m grpc_tools.protoc --proto_path=proto --python_out=$@.new --grpc_python_out=$@.new $(RLS_PROTOS:%=proto/%)
+	$(<D)/bin/python -m grpc_tools.protoc --proto_path=proto --python_out=$@.new --grpc_python_out=$@.new $(RLS_PROTOS:%=proto/%)
 	@rm -rf $@ && mv $@.new $@
 
 $(CLIENTS)/go/client: $(wildcard examples/clients/go/*) | golang
@@ -215,14 +222,11 @@ lint: ## clippy, with warnings denied
 # Scripts, the Dockerfile, workflows, and files with a public schema. actionlint is built with Go, because its
 # package on PyPI downloads a binary from GitHub.
 .PHONY: lint-files charts charts
-lint-files: target/lint/venv target/lint/actionlint-$(ACTIONLINT)/actionlint ## scripts, workflows and the Dockerfile
+lint-files: target/lint/venv/installed target/lint/actionlint-$(ACTIONLINT)/actionlint ## scripts, workflows and the Dockerfile
 	PATH="$(CURDIR)/target/lint/venv/bin:$(CURDIR)/target/lint/actionlint-$(ACTIONLINT):$$PATH" .ci/lint-files.sh
 
-target/lint/venv: .ci/requirements.txt
-	@command -v $(PYTHON) >/dev/null || { echo "make lint-files needs python3" >&2; exit 1; }
-	@$(PYTHON) -m venv --clear $@.new || { echo "make lint-files needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
-	$@.new/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@rm -rf $@ && mv $@.new $@ && touch $@
+target/lint/venv/installed: .ci/requirements.txt
+	$(call venv,lint-files)
 
 target/lint/actionlint-$(ACTIONLINT)/actionlint:
 	@command -v go >/dev/null || { echo "make lint-files needs Go, to build actionlint" >&2; exit 1; }
@@ -287,14 +291,14 @@ bench-plans: ## the cost of plans with 10 million customers
 
 # The chart and the Dockerfile: renders every values file of helm/weir/ci and validates it by Kubernetes'
 # schemas, without a cluster or a container engine.
-helm-test: target/helm/venv $(ENVOYS:%=envoy-%) redis ## the chart, the Dockerfile and the examples for Kubernetes and Compose
+helm-test: target/helm/venv/installed $(ENVOYS:%=envoy-%) redis ## the chart, the Dockerfile and the examples for Kubernetes and Compose
 	@helm/tests/install-helm.sh
 	@helm/tests/install-promtool.sh
 	$(CARGO) test --locked --workspace --no-run
 	target/helm/venv/bin/python -B -m pytest -q -p no:cacheprovider helm/tests
 
 # The checks of chart-testing, which charts of many repositories must pass. Needs Go.
-chart-testing: target/helm/venv ## lint the chart as ct does
+chart-testing: target/helm/venv/installed ## lint the chart as ct does
 	@helm/tests/install-helm.sh
 	@helm/tests/install-ct.sh
 	PATH="$(abspath target/helm/venv/bin):$(abspath target/helm):$$PATH" target/helm/ct lint --config helm/ct.yaml
@@ -309,7 +313,7 @@ docs-settings:
 	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --quiet --lib measured_costs_match
 	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --workspace --quiet --lib generated_docs_match
 
-helm-docs: target/helm/venv docs-settings
+helm-docs: target/helm/venv/installed docs-settings
 	@target/helm/venv/bin/python helm/pages.py
 
 # The documentation as a site with search, target/book, from docs/SUMMARY.md and book.toml. The first run
@@ -322,11 +326,8 @@ target/mdbook/$(MDBOOK)/bin/mdbook:
 	$(CARGO) install --locked --no-default-features --features search --root target/mdbook/$(MDBOOK) \
 		--version $(MDBOOK) mdbook
 
-target/helm/venv: helm/tests/requirements.txt
-	@command -v $(PYTHON) >/dev/null || { echo "make helm-test needs python3" >&2; exit 1; }
-	@$(PYTHON) -m venv --clear $@.new || { echo "make helm-test needs python3's venv (Debian: apt install python3-venv)" >&2; exit 1; }
-	$@.new/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@rm -rf $@ && mv $@.new $@ && touch $@
+target/helm/venv/installed: helm/tests/requirements.txt
+	$(call venv,helm-test)
 
 # The cost of the modes exact, leased and synced on a Redis Cluster, and how closely they keep the limit.
 # Writes docs/guides/modes/.

@@ -4,7 +4,9 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 import yaml
@@ -251,6 +253,14 @@ def test_the_same_binary_gives_the_same_archive(tree, tmp_path):
     ]
     assert {(member.uid, member.gid, member.mtime) for member in members} == {(0, 0, 1767323045)}
     assert {member.name: member.mode for member in members}[f"{top}/weir"] == 0o755
+
+
+def test_programs_of_the_environment_start():
+    """Their first line has the path of the environment, so it must not be moved."""
+    scripts = [path for path in (Path(sys.prefix) / "bin").iterdir() if path.read_bytes()[:3] == b"#!/"]
+    assert {"check-jsonschema", "yamale"} <= {path.name for path in scripts}
+    interpreters = {path.read_text().partition("\n")[0].removeprefix("#!") for path in scripts}
+    assert [name for name in interpreters if not os.access(name.split()[0], os.X_OK)] == []
 
 
 def test_every_documented_target_is_in_one_group_of_help():
