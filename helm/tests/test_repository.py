@@ -94,15 +94,32 @@ def test_no_expression_is_inside_of_a_script():
     assert [found for found in commands() if "${{" in found[1]] == []
 
 
-def test_nothing_is_published_without_a_tag():
+def test_only_a_pushed_tag_publishes():
+    """A run by hand may be on a tag too: `gh workflow run --ref v0.1.0`."""
     jobs = WORKFLOWS["release"]["jobs"]
-    condition = "github.ref_type == 'tag'"
-    assert [name for name, job in jobs.items() if job.get("if") == condition] == ["image", "chart", "release"]
-    publishing = [step for step in jobs["build"]["steps"] if "push=true" in step.get("run", "")]
-    assert [step["if"] for step in publishing] == [condition]
-    # The checks of ci.yml ran on the tag before a tag of the image exists.
-    assert "checks" in jobs["image"]["needs"] and jobs["checks"]["uses"] == "./.github/workflows/ci.yml"
+    condition = "github.event_name == 'push' && github.ref_type == 'tag'"
+    publishing = {name: job for name, job in jobs.items() if "write" in job.get("permissions", {}).values()}
+    assert list(publishing) == ["build", "image", "chart", "release"]
+    for name, job in publishing.items():
+        # Of `build`, only the last two steps: the push, and the digest of what was pushed.
+        conditions = [step.get("if") for step in job["steps"]]
+        if name == "build":
+            assert conditions == [None] * (len(conditions) - 2) + [condition] * 2
+            assert ["push=true" in step.get("run", "") for step in job["steps"]][-2:] == [True, False]
+        else:
+            assert job["if"] == condition and conditions == [None] * len(conditions)
+    # The checks of ci.yml ran on the tag before anything is pushed.
+    assert "checks" in jobs["build"]["needs"] and jobs["checks"]["uses"] == "./.github/workflows/ci.yml"
+    assert "build" in jobs["image"]["needs"]
     assert "image" in jobs["chart"]["needs"] and "chart" in jobs["release"]["needs"]
+
+
+def test_an_attestation_in_the_registry_has_its_rights():
+    """By default, the action also records where the image is stored. That needs the last right."""
+    rights = [job["permissions"] for workflow in WORKFLOWS.values() for job in workflow["jobs"].values()
+              for step in job.get("steps", []) if step.get("with", {}).get("push-to-registry")]
+    names = ("packages", "id-token", "attestations", "artifact-metadata")
+    assert rights == [{name: "write" for name in names}]
 
 
 def test_the_names_in_the_workflow_are_those_of_the_pages():
