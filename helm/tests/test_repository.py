@@ -94,6 +94,15 @@ def test_no_expression_is_inside_of_a_script():
     assert [found for found in commands() if "${{" in found[1]] == []
 
 
+def test_no_deployment_of_the_site_is_cancelled():
+    site = WORKFLOWS["docs"]
+    assert site["concurrency"]["cancel-in-progress"] == "${{ github.event_name == 'pull_request' }}"
+    # What `make book` reads. PyYAML reads the key `on` as true.
+    for path in site[True]["pull_request"]["paths"]:
+        assert list(ROOT.glob(path.replace("**.md", "**/*.md"))), path
+    assert {"book/**", "book.toml", "docs/**", "Makefile"} <= set(site[True]["pull_request"]["paths"])
+
+
 def test_only_a_pushed_tag_publishes():
     """A run by hand may be on a tag too: `gh workflow run --ref v0.1.0`."""
     jobs = WORKFLOWS["release"]["jobs"]
