@@ -22,12 +22,12 @@ def rewritten(target, page, root):
     if not file or "://" in target or target.startswith("mailto:"):
         return target
     path = posixpath.normpath(posixpath.join(SOURCE, posixpath.dirname(page), file))
+    if not (root / path).exists():
+        raise SystemExit(f"{SOURCE}/{page}: {target} leads nowhere")
     if path == INDEX:
         return posixpath.join(posixpath.dirname(file), "index.md") + mark + anchor
     if path.startswith(f"{SOURCE}/"):
         return target
-    if not (root / path).exists():
-        raise SystemExit(f"{SOURCE}/{page}: {target} leads nowhere")
     view = "tree" if (root / path).is_dir() else "blob"
     return f"{REPOSITORY}/{view}/main/{path}{mark}{anchor}"
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs::read_to_string;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
@@ -24,21 +24,28 @@ fn chapter(path: &str, content: &str, below: &[Value]) -> Value {
 
 /// The items of a book, as book/links.py returns them.
 fn rewritten(items: &[Value]) -> Value {
+    let output = ran(items);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "book/links.py: {}: {error}", output.status);
+    let mut book: Value = serde_json::from_slice(&output.stdout).expect("the script prints a book");
+    book["items"].take()
+}
+
+/// The end of book/links.py for the items of a book.
+fn ran(items: &[Value]) -> Output {
     let book = json!([{ "root": root(), "renderer": "html" }, { "items": items }]);
     let mut child = Command::new("python3")
         .args(["-B", "book/links.py"])
         .current_dir(root())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("python3, which `make test` needs");
     let mut stdin = child.stdin.take().expect("a pipe");
     stdin.write_all(book.to_string().as_bytes()).expect("the script reads the book");
     drop(stdin);
-    let output = child.wait_with_output().expect("the script ends");
-    assert!(output.status.success(), "book/links.py: {}", output.status);
-    let mut book: Value = serde_json::from_slice(&output.stdout).expect("the script prints a book");
-    book["items"].take()
+    child.wait_with_output().expect("the script ends")
 }
 
 #[test]
@@ -66,6 +73,16 @@ fn links_out_of_the_docs_lead_to_github() {
     assert_eq!(items[0], "Separator");
     assert_eq!(items[2]["Chapter"]["content"], after.join("\n\n"));
     assert_eq!(items[2]["Chapter"]["sub_items"][0]["Chapter"]["content"], after[0]);
+}
+
+#[test]
+fn a_link_that_leads_nowhere_fails_the_site() {
+    for target in ["missing.md", "../operate/missing.md#a", "../../missing.md"] {
+        let output = ran(&[chapter("start/page.md", &format!("[a]({target})"), &[])]);
+        assert!(!output.status.success(), "{target}");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(error.trim(), format!("docs/start/page.md: {target} leads nowhere"));
+    }
 }
 
 #[test]
