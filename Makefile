@@ -50,7 +50,7 @@ check: ## formatting, clippy, unit tests and house rules: what a first patch nee
 	$(CARGO) test --locked --workspace --lib --test tidy
 
 run: ## build weir and serve examples/ from memory
-	$(CARGO) run --release -- serve --config examples/weir.yaml
+	$(CARGO) run --locked --release -- serve --config examples/weir.yaml
 
 # Envoy, three weirs and Redis under load, with a release build or the binary WEIR. DEMO has options, for example
 # '--seconds 30'. The logs are in target/demo.
