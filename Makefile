@@ -119,7 +119,8 @@ $(CLIENTS)/java/target/client.jar: examples/clients/java/pom.xml $(wildcard exam
 golang:
 	@command -v go >/dev/null || sh tests/support/install.sh go golang-go golang go go
 	@cd examples/clients/go && go list -m >/dev/null || \
-		{ echo "make test needs Go 1.24 or newer, and go on the path is $$(go version)" >&2; exit 1; }
+		{ echo "make test needs Go 1.24 or newer, and go on the path is $$(go version). Debian 12's is too old:" \
+			"install it from https://go.dev/dl" >&2; exit 1; }
 
 nodejs:
 	@command -v node >/dev/null || sh tests/support/install.sh node nodejs nodejs nodejs node
