@@ -36,7 +36,8 @@ func Descriptor(key, value string) *common.RateLimitDescriptor {
 	return &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{entry}}
 }
 
-// Handler serves a request by next if it may pass. A denied request gets status 429.
+// Handler serves a request by next if it may pass. A denied request gets status 429. A request that ends before
+// the decision, because its client has gone, is not served.
 //
 // The headers of weir's answer are added to both responses. A denial has retry-after in any case.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
@@ -48,6 +49,12 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 		}
 		answer, err := l.ask(r.Context(), descriptors)
 		if err != nil {
+			// The client has gone, or a deadline of the request has passed. That is no failure of weir, so it
+			// must not let the request pass.
+			if r.Context().Err() != nil {
+				http.Error(w, "no rate limit decision", http.StatusServiceUnavailable)
+				return
+			}
 			if l.OnFailure != nil && !l.OnFailure(r, err) {
 				http.Error(w, "no rate limit decision", http.StatusServiceUnavailable)
 				return

@@ -159,6 +159,36 @@ func TestWithoutADecision(t *testing.T) {
 	}
 }
 
+func TestRequestThatEndsEarly(t *testing.T) {
+	// What ends the context of a request: its client, or a deadline of the server.
+	ended := map[string]func() (context.Context, context.CancelFunc){
+		"client":   func() (context.Context, context.CancelFunc) { return context.WithCancel(context.Background()) },
+		"deadline": func() (context.Context, context.CancelFunc) { return context.WithTimeout(context.Background(), 0) },
+	}
+	for name, start := range ended {
+		t.Run(name, func(t *testing.T) {
+			gone, cancel := start()
+			weir := fake(func(ctx context.Context, _ *rls.RateLimitRequest) (*rls.RateLimitResponse, error) {
+				cancel()
+				<-ctx.Done()
+				return nil, status.FromContextError(ctx.Err()).Err()
+			})
+			limiter := Limiter{Weir: weir, Descriptors: byUser, Deadline: time.Hour, OnFailure: func(_ *http.Request, err error) bool {
+				t.Errorf("counted as a failure of weir: %v", err)
+				return true
+			}}
+			next := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the request bypassed the limit") })
+			request := httptest.NewRequestWithContext(gone, http.MethodGet, "/", nil)
+			request.Header.Set("x-user", "alice")
+			response := httptest.NewRecorder()
+			limiter.Handler(next).ServeHTTP(response, request)
+			if response.Code != http.StatusServiceUnavailable {
+				t.Errorf("status %d", response.Code)
+			}
+		})
+	}
+}
+
 // connect returns a client of a weir at an address.
 func connect(t *testing.T, address string) rls.RateLimitServiceClient {
 	t.Helper()
