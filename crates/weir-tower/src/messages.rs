@@ -73,6 +73,19 @@ pub(crate) struct ResponseHeader {
     pub(crate) key: String,
     #[prost(string, tag = "2")]
     pub(crate) value: String,
+    /// The value, if `value` is empty. It may have other bytes than those of UTF-8.
+    #[prost(bytes = "vec", tag = "3")]
+    pub(crate) raw_value: Vec<u8>,
+}
+
+impl ResponseHeader {
+    /// The name and the value; `None` if HTTP does not permit them.
+    fn parts(&self) -> Option<(HeaderName, HeaderValue)> {
+        let value =
+            if self.value.is_empty() { self.raw_value.as_slice() } else { self.value.as_bytes() };
+        let name = HeaderName::from_bytes(self.key.as_bytes()).ok()?;
+        Some((name, HeaderValue::from_bytes(value).ok()?))
+    }
 }
 
 impl RateLimitResponse {
@@ -93,11 +106,8 @@ impl RateLimitResponse {
 
     /// Appends the headers of the answer. Those that HTTP does not permit are left out.
     pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
-        for ResponseHeader { key, value } in &self.response_headers_to_add {
-            let name = HeaderName::from_bytes(key.as_bytes());
-            if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value)) {
-                headers.append(name, value);
-            }
+        for (name, value) in self.response_headers_to_add.iter().filter_map(ResponseHeader::parts) {
+            headers.append(name, value);
         }
     }
 }
@@ -137,10 +147,15 @@ mod tests {
             ..Default::default()
         };
         let header = TheirHeader { key: "x-a".into(), value: "b".into(), ..Default::default() };
+        let raw = TheirHeader {
+            key: "x-raw".into(),
+            raw_value: b"caf\xe9".to_vec(),
+            ..Default::default()
+        };
         let response = envoy::RateLimitResponse {
             overall_code: over.into(),
             statuses: vec![status],
-            response_headers_to_add: vec![header],
+            response_headers_to_add: vec![header, raw],
             raw_body: b"body".to_vec(),
             ..Default::default()
         };
@@ -150,6 +165,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         ours.add_headers(&mut headers);
         assert_eq!(headers["x-a"], "b");
+        assert_eq!(headers["x-raw"].as_bytes(), b"caf\xe9");
     }
 
     #[test]
@@ -176,22 +192,31 @@ mod tests {
 
     #[test]
     fn invalid_headers_are_left_out() {
-        let header =
-            |key: &str, value: &str| ResponseHeader { key: key.into(), value: value.into() };
+        let header = |key: &str, value: &str| ResponseHeader {
+            key: key.into(),
+            value: value.into(),
+            ..Default::default()
+        };
+        let raw = |bytes: &[u8]| ResponseHeader { raw_value: bytes.to_vec(), ..header("x-a", "") };
         let response = RateLimitResponse {
             response_headers_to_add: vec![
                 header("a b", "c"),
                 header("x-a", "line\nbreak"),
                 header("", "c"),
+                raw(b"line\r\nbreak"),
+                raw(b"\0"),
                 header("x-a", "1"),
-                header("x-a", "2"),
+                raw(b"2"),
+                // `value` has precedence.
+                ResponseHeader { raw_value: b"4".to_vec(), ..header("x-a", "3") },
+                header("x-a", ""),
             ],
             ..Default::default()
         };
         let mut headers = HeaderMap::new();
         response.add_headers(&mut headers);
         let values: Vec<&HeaderValue> = headers.get_all("x-a").iter().collect();
-        assert_eq!(values, ["1", "2"]);
-        assert_eq!(headers.len(), 2);
+        assert_eq!(values, ["1", "2", "3", ""]);
+        assert_eq!(headers.len(), 4);
     }
 }

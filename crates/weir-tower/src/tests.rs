@@ -122,7 +122,7 @@ async fn send(layer: &RateLimitLayer<ByUser, FakeWeir>, user: &str) -> Response<
 }
 
 fn header(key: &str, value: &str) -> ResponseHeader {
-    ResponseHeader { key: key.to_owned(), value: value.to_owned() }
+    ResponseHeader { key: key.to_owned(), value: value.to_owned(), ..Default::default() }
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ func Descriptor(key, value string) *common.RateLimitDescriptor {
 // Handler serves a request by next if it may pass. A denied request gets status 429. A request that ends before
 // the decision, because its client has gone, is not served.
 //
-// The headers of weir's answer are added to both responses. A denial has retry-after in any case.
+// The headers of weir's answer that HTTP permits are added to both responses. A denial has retry-after in any case.
 func (l *Limiter) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		descriptors := l.Descriptors(r)
@@ -63,7 +63,13 @@ func (l *Limiter) Handler(next http.Handler) http.Handler {
 			return
 		}
 		for _, header := range answer.GetResponseHeadersToAdd() {
-			w.Header().Add(header.GetKey(), header.GetValue())
+			value := header.GetValue()
+			if value == "" {
+				value = string(header.GetRawValue())
+			}
+			if isPermitted(value) {
+				w.Header().Add(header.GetKey(), value)
+			}
 		}
 		if answer.GetOverallCode() != rls.RateLimitResponse_OVER_LIMIT {
 			next.ServeHTTP(w, r)
@@ -84,6 +90,16 @@ func (l *Limiter) ask(ctx context.Context, descriptors []*common.RateLimitDescri
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
 	return l.Weir.ShouldRateLimit(ctx, &rls.RateLimitRequest{Domain: l.Domain, Descriptors: descriptors})
+}
+
+// isPermitted says whether HTTP permits the value of a header. net/http leaves out names that it does not permit.
+func isPermitted(value string) bool {
+	for i := 0; i < len(value); i++ {
+		if b := value[i]; b < ' ' && b != '\t' || b == 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 // retryAfter is the number of seconds until the longest denial ends, at least 1.

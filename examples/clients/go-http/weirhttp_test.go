@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +103,24 @@ func TestDecisions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestHeadersOfTheAnswer(t *testing.T) {
+	response := serve(&Limiter{Weir: always(&rls.RateLimitResponse{
+		OverallCode: rls.RateLimitResponse_OK,
+		ResponseHeadersToAdd: []*core.HeaderValue{
+			{Key: "x-a", Value: "line\r\nbreak"},
+			{Key: "x-a", RawValue: []byte("\x00")},
+			{Key: "x-a", RawValue: []byte("\x7f")},
+			{Key: "x-a", Value: "1"},
+			{Key: "x-a", RawValue: []byte("caf\xe9\t")},
+			{Key: "x-a", Value: "3", RawValue: []byte("4")},
+			{Key: "x-a"},
+		},
+	})}, "alice")
+	if got, want := response.Header().Values("x-a"), []string{"1", "caf\xe9\t", "3", ""}; !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
 	}
 }
 
