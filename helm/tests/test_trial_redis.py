@@ -116,6 +116,24 @@ def test_its_image_follows_the_values():
     assert image(*sets) == f"mirror.example.com/valkey/valkey:8.1-alpine@{digest}"
 
 
+def test_its_image_is_pulled_by_its_own_values():
+    """weir may come from a private registry, or be loaded into the nodes with `pullPolicy: Never`."""
+    def spec(*sets):
+        return one("Deployment", "trial-redis", *sets, suffix=SUFFIX)["spec"]["template"]["spec"]
+
+    of_weir = spec('image.pullPolicy="Never"', 'image.pullSecrets=[{"name":"weir"}]')
+    assert of_weir["containers"][0]["imagePullPolicy"] == "IfNotPresent" and "imagePullSecrets" not in of_weir
+    own = spec('trialRedis.image.pullPolicy="Always"', 'global.imagePullSecrets=[{"name":"mirror"}]')
+    assert own["containers"][0]["imagePullPolicy"] == "Always" and own["imagePullSecrets"] == [{"name": "mirror"}]
+    assert "trialRedis.image.pullPolicy" in refused('trialRedis.image.pullPolicy="Sometimes"')
+
+
+def test_the_policy_of_weir_has_the_port_of_the_trial():
+    egress = one("NetworkPolicy", "trial-redis", "networkPolicy.redisPorts=[7000,7001]")["spec"]["egress"]
+    (rule,) = [rule for rule in egress if "to" in rule and "podSelector" in rule["to"][0]]
+    assert rule["ports"] == [{"port": 6379, "protocol": "TCP"}]
+
+
 def test_every_name_fits_a_service():
     """The name of a Service has at most 63 characters."""
     found = every("Service", "trial-redis", f'fullnameOverride="{"a" * 70}"')
