@@ -112,8 +112,10 @@ def test_the_containers_do_not_depend_on_the_pod(folder):
 def test_changed_settings_replace_the_pods(folder):
     before = pod(objects(folder))["metadata"]["annotations"]
     after = pod(objects(folder, settings={"log": {"level": "debug"}}))["metadata"]["annotations"]
-    assert before.keys() == after.keys() == {"checksum/settings"} and before != after
+    assert before.keys() == after.keys() == {"weir.dev/checksum-settings"} and before != after
     assert pod(objects(folder, rules={"a.yaml": "domain: a"}))["metadata"]["annotations"] == before
+    both = pod(objects(folder, restartOnRuleChange=True))["metadata"]["annotations"]
+    assert both.keys() == {"weir.dev/checksum-settings", "weir.dev/checksum-rules"}
 
 
 def test_the_pod_monitor_selects_the_pods_of_the_application(folder):

@@ -32,9 +32,10 @@
 weir.dev/sidecar: {{ include "weir.fullname" . }}
 {{- end -}}
 
-{{/* Annotations of the pod: changed settings replace the pods. */}}
+{{/* Annotations of the pod: changed settings replace the pods. The chart of the application may have
+     `checksum/settings` too. */}}
 {{- define "weir.sidecar.podAnnotations" -}}
-{{- include "weir.checksums" . -}}
+{{- include "weir.checksums" . | replace "checksum/" "weir.dev/checksum-" -}}
 {{- end -}}
 
 {{- define "weir.refuseWithoutSidecar" -}}
