@@ -1,6 +1,10 @@
 """Child processes: their starts, their logs, and their end."""
 
+import ctypes
+import os
+import signal
 import subprocess
+import sys
 import time
 
 # Seconds for a start, and for an orderly end.
@@ -10,6 +14,20 @@ END_TIMEOUT = 10
 CHECK_INTERVAL = 0.05
 # Lines of the log that an error shows.
 LOG_LINES = 20
+
+
+# Of linux/prctl.h: a signal for this process when its parent ends.
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def end_with(parent):
+    """Runs in a new child: it ends when its parent does, also by SIGKILL. Only Linux has this."""
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        # The parent ended before the call.
+        if os.getppid() != parent:
+            os._exit(1)
 
 
 class StartFailed(Exception):
@@ -27,10 +45,11 @@ class Child:
     def start(self, ending=None):
         """Starts the process. With `ending`, also waits until it is ready, or until the demo must end."""
         # In a new session, Ctrl-C in a terminal does not reach the child. The demo ends all in order.
+        parent = os.getpid()
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.variables,
-                start_new_session=True,
+                start_new_session=True, preexec_fn=lambda: end_with(parent),
             )
         self.ended_at = None
         deadline = time.monotonic() + START_TIMEOUT

@@ -2,7 +2,7 @@
 
 Starts Redis, three instances of weir, an Envoy that calls them before every request, and users of which some
 are over their limit. Prints the addresses of the live pages, and the decisions every few seconds. Ctrl-C ends
-everything.
+everything. After SIGKILL of this script, Linux ends the others; on another system they stay.
 
 WEIR, ENVOY and REDIS_SERVER are paths of other programs. The logs are in target/demo.
 """

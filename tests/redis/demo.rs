@@ -110,6 +110,12 @@ fn is_running(pid: u64) -> bool {
     Path::new("/proc").join(pid.to_string()).exists()
 }
 
+/// Whether a process has ended. One whose parent has not waited for it is a zombie.
+fn has_ended(pid: u64) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, state)| state.starts_with('Z'))
+}
+
 /// Requests are admitted and denied through Envoy, also while Redis is down. Ctrl-C ends all.
 #[test]
 fn demo_keeps_limits_while_redis_is_down() {
@@ -162,4 +168,16 @@ fn demo_ends_its_children_after_a_failure() {
     let output = demo.process.output();
     assert!(output.contains("demo: weir-1 ended with 1; the end of "), "{output}");
     assert!(!is_running(demo.pid("redis")));
+}
+
+/// The script cannot end them itself then. Linux sends them SIGTERM.
+#[test]
+fn the_children_of_a_killed_demo_end() {
+    let _permit = shared();
+    let mut demo = Demo::start(env!("CARGO_BIN_EXE_weir"), &[]);
+    demo.wait_until_started();
+    let pids = demo.running();
+    demo.process.signal("KILL");
+    assert!(!demo.wait_for_exit().success());
+    until("all children have ended", || pids.iter().copied().all(has_ended));
 }
