@@ -44,8 +44,8 @@ enum HealthPort {
     Http(SocketAddr),
 }
 
-/// Asks for the health. Returns the exit code: 0 for SERVING, 1 for any other status, 64 for invalid
-/// settings, 69 without a response.
+/// Asks for the health. Returns the exit code: 0 for SERVING, 1 for any other status, 64 for
+/// invalid settings, 69 without a response.
 pub(super) fn run(args: &HealthArgs) -> anyhow::Result<u8> {
     let port = match args.port() {
         Ok(port) => port,
@@ -76,8 +76,8 @@ pub(super) fn run(args: &HealthArgs) -> anyhow::Result<u8> {
 impl HealthArgs {
     /// The port of `--addr`, or that of the settings of `weir serve` without its flags.
     ///
-    /// The settings of a listener with TLS name neither its authority nor a certificate of a client.
-    /// Without flags of TLS, `/readyz` of the HTTP port is asked instead.
+    /// The settings of a listener with TLS name neither its authority nor a certificate of a
+    /// client. Without flags of TLS, `/readyz` of the HTTP port is asked instead.
     ///
     /// # Errors
     ///
@@ -130,8 +130,8 @@ async fn get_readyz(address: SocketAddr) -> std::io::Result<Vec<u8>> {
     Ok(response)
 }
 
-/// An address to connect to for the listener at `listen`. A listener of all addresses, also of IPv6, has
-/// 127.0.0.1.
+/// An address to connect to for the listener at `listen`. A listener of all addresses, also of IPv6,
+/// has 127.0.0.1.
 fn on_this_machine(listen: SocketAddr) -> SocketAddr {
     if listen.ip().is_unspecified() {
         return SocketAddr::from((Ipv4Addr::LOCALHOST, listen.port()));

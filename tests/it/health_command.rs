@@ -1,5 +1,5 @@
-//! `weir health` without `--addr`: it finds the port by the settings, as the health check of the image
-//! does.
+//! `weir health` without `--addr`: it finds the port by the settings, as the health check of the
+//! image does.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -15,7 +15,8 @@ descriptors:
     rate_limit: { unit: hour, requests_per_unit: 3 }
 ";
 
-/// No process listens on these ports of loopback. They differ, because listeners must not share one.
+/// No process listens on these ports of loopback. They differ, because listeners must not share
+/// one.
 const CLOSED: &str = "127.0.0.1:1";
 const CLOSED_HTTP: &str = "127.0.0.1:2";
 

@@ -1,5 +1,5 @@
-//! The links of the site that mdBook makes of docs/: book/links.py leads them to pages of the site, or to
-//! GitHub.
+//! The links of the site that mdBook makes of docs/: book/links.py leads them to pages of the site,
+//! or to GitHub.
 
 use std::collections::HashSet;
 use std::fs::read_to_string;
