@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 
-from weir_process import Weir
+from weir_process import TIMEOUT, Weir
 
 THREADS = "weir-worker*"
 RATE = 5_000
@@ -34,8 +34,9 @@ NEW_COUNTERS = 10
 RULES = 10_000
 LONGEST = 5
 
-# The name of a thread may have spaces.
+# The name of a task may have spaces.
 LINE = re.compile(r"^\s*(.+?)\s+(\d+)\s+([\d.]+):\s+(\S+?):\s+(.*)$")
+LOST = re.compile(r"PERF_RECORD_LOST lost (\d+)")
 SWITCH = re.compile(r"prev_comm=(.+?) prev_pid=(\d+) prev_prio=\d+ prev_state=(\S+) ==> next_comm=(.+?) next_pid=(\d+)")
 
 
@@ -92,15 +93,42 @@ def turns_of(lines):
     return threads
 
 
-def new_keys():
-    """The keys of the descriptors that make counters."""
-    return [f"new{number}" for number in range(NEW_COUNTERS)]
+def lost_of(lines):
+    """The number of events that perf lost, from the lines of `perf script`."""
+    return sum(int(found[1]) for found in map(LOST.search, lines) if found)
 
 
-def steal():
-    """Seconds that the hypervisor took from this machine so far."""
-    fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
-    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+class Processes:
+    """Processes that have ended when the `with` block ends."""
+
+    def __init__(self):
+        self.started = []
+
+    def start(self, command, **options):
+        self.started.append(subprocess.Popen(command, **options))
+
+    def are_done(self):
+        """Whether all have ended. If one has failed, the script ends."""
+        results = [process.poll() for process in self.started]
+        for process, result in zip(self.started, results):
+            if result:
+                raise SystemExit(f"failed: {process.args}")
+        return None not in results
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.started:
+            if process.poll() is None:
+                # perf ends its own process at this signal.
+                process.terminate()
+        for process in self.started:
+            try:
+                process.wait(TIMEOUT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
 def rule_file(folder, number):
@@ -116,6 +144,16 @@ def rule_file(folder, number):
     new.replace(folder / "rules.yaml")
 
 
+def record_command(data, seconds):
+    """The command that traces the core threads into the file `data`."""
+    # The instants of the reloads have the same clock.
+    command = ["perf", "record", "--quiet", "-k", "CLOCK_MONOTONIC", "-a", "-m", "4096", "-o", str(data)]
+    command += ["-e", "sched:sched_switch", "--filter", f'prev_comm ~ "{THREADS}" || next_comm ~ "{THREADS}"']
+    for event in ("sys_exit_epoll_wait", "sys_enter_epoll_wait"):
+        command += ["-e", f"syscalls:{event}", "--filter", f'comm ~ "{THREADS}"']
+    return [*command, "--", "sleep", str(seconds)]
+
+
 def measure(binary, seconds):
     """Runs the loads and returns the lines of the trace, and the instants of the reloads."""
     with tempfile.TemporaryDirectory() as name:
@@ -123,39 +161,26 @@ def measure(binary, seconds):
         rule_file(folder, 0)
         data = folder / "perf.data"
         settings = {"WEIR__STORE__MAX_COUNTERS": "20000000"}
-        with Weir(binary, str(folder / "rules.yaml"), settings) as weir:
+        with Weir(binary, str(folder / "rules.yaml"), settings) as weir, Processes() as processes:
             address = "{}:{}".format(*weir.grpc)
-            command = ["perf", "record", "--quiet", "-a", "-k", "CLOCK_MONOTONIC", "-m", "4096", "-o", str(data)]
-            command += ["-e", "sched:sched_switch", "--filter", f'prev_comm ~ "{THREADS}" || next_comm ~ "{THREADS}"']
-            for event in ("sys_exit_epoll_wait", "sys_enter_epoll_wait"):
-                command += ["-e", f"syscalls:{event}", "--filter", f'comm ~ "{THREADS}"']
+            processes.start(record_command(data, seconds + 4))
             bench = [binary, "bench", "--addr", address, "--domain", "bench", "--connections", "8"]
-            new = [f"{key}=n{{n}}" for key in new_keys()]
-            commands = [
-                [*command, "--", "sleep", str(seconds + 4)],
-                [*bench, "--rate", str(RATE), "--duration", str(seconds), "tenant=t{n}"],
-                [*bench, "--rate", str(NEW_CALLS), "--keys", "10000000", "--duration", str(seconds), *new],
-            ]
-            processes = [subprocess.Popen(each, stdout=subprocess.DEVNULL) for each in commands]
-            try:
-                reloads = []
-                for number in range(1, 4):
-                    time.sleep(seconds / 4)
-                    reloads.append(time.clock_gettime(time.CLOCK_MONOTONIC))
-                    rule_file(folder, number)
-                for process in processes:
-                    if process.wait() != 0:
-                        raise SystemExit(f"failed: {process.args}")
-            finally:
-                for process in processes:
-                    if process.poll() is None:
-                        process.kill()
-                        process.wait()
+            processes.start(
+                [*bench, "--rate", str(RATE), "--duration", str(seconds), "tenant=t{n}"], stdout=subprocess.DEVNULL)
+            processes.start(
+                [*bench, "--keys", "10000000", "--duration", str(seconds / 2), "--streams", "4", "tenant=n{n}"],
+                stdout=subprocess.DEVNULL)
+            reloads = []
+            for number in range(1, 4):
+                time.sleep(seconds / 4)
+                processes.are_done()
+                reloads.append(time.clock_gettime(time.CLOCK_MONOTONIC))
+                rule_file(folder, number)
+            while not processes.are_done():
+                time.sleep(0.1)
         script = subprocess.run(
-            ["perf", "script", "-i", str(data), "-F", "comm,tid,time,event,trace", "--show-lost-events"],
-            check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        if "PERF_RECORD_LOST" in script.stdout:
-            raise SystemExit("perf lost events; run again on an idle machine")
+            ["perf", "script", "-i", str(data), "--show-lost-events", "-F", "comm,tid,time,event,trace"],
+            check=True, stdout=subprocess.PIPE, text=True)
         return script.stdout.splitlines(), reloads
 
 
@@ -182,6 +207,10 @@ def main():
     every = sorted((turn for thread in threads.values() for turn in thread.turns), reverse=True)[:LONGEST]
     for busy, preempted, _ in every:
         print(f"- {busy * 1e6:.0f}, {preempted * 1e6:.0f}")
+    lost = lost_of(lines)
+    print(f"\nLost events: {lost}")
+    if lost:
+        print("A turn with a lost event may be missing, or be shown as longer than it was.")
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ mod metrics;
 mod openapi;
 mod page_commands;
 mod page_content;
+mod pauses;
 mod plan;
 mod plans;
 mod plans_http;

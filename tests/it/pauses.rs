@@ -1,0 +1,88 @@
+//! `make pauses`: what benches/pauses.py reads from a trace, and how its processes end.
+
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use crate::page_commands::text::root;
+
+/// Runs a program of Python that may import `pauses`.
+fn python(program: &str, arguments: &[&str]) -> Output {
+    Command::new("python3")
+        .args(["-B", "-c", program])
+        .args(arguments)
+        .env("PYTHONPATH", "benches:tests/support")
+        .current_dir(root())
+        .output()
+        .expect("python3, which `make test` needs")
+}
+
+/// The JSON that a program prints.
+fn printed(program: &str, arguments: &[&str]) -> Value {
+    let output = python(program, arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    serde_json::from_slice(&output.stdout).expect("the program prints JSON")
+}
+
+/// Two turns of a core thread. In the first one, other tasks run from 10.25 s to 10.5 s. A switch from one
+/// of them has its name, which has spaces.
+const TRACE: &str = "\
+   weir-worker-0  101    10.000000: syscalls:sys_exit_epoll_wait: 0x1
+   weir-worker-0  101    10.250000:   sched:sched_switch: prev_comm=weir-worker-0 prev_pid=101 \
+prev_prio=120 prev_state=R ==> next_comm=Web Content 2 next_pid=7 next_prio=120
+   Web Content 2    7    10.500000:   sched:sched_switch: prev_comm=Web Content 2 prev_pid=7 \
+prev_prio=120 prev_state=S ==> next_comm=weir-worker-0 next_pid=101 next_prio=120
+   weir-worker-0  101    11.000000: syscalls:sys_enter_epoll_wait: epfd: 0x5
+   Web Content 2    7    11.500000: PERF_RECORD_LOST lost 3
+   weir-worker-0  101    12.000000: syscalls:sys_exit_epoll_wait: 0x1
+   weir-worker-0  101    12.125000: syscalls:sys_enter_epoll_wait: epfd: 0x5
+   swapper          0    12.500000: PERF_RECORD_LOST lost 40
+";
+
+#[test]
+fn turns_are_read_from_a_trace() {
+    let program = "
+import json, sys, pauses
+lines = sys.argv[1].splitlines()
+turns = {name: thread.turns for name, thread in pauses.turns_of(lines).items()}
+print(json.dumps([turns, pauses.lost_of(lines)]))
+";
+    // Each turn: busy, other tasks meanwhile, and the start.
+    let turns = [[0.75, 0.25, 10.0], [0.125, 0.0, 12.0]];
+    assert_eq!(printed(program, &[TRACE]), json!([{ "weir-worker-0 101": turns }, 43]));
+}
+
+/// The reloads have the instants of this clock.
+#[test]
+fn traces_have_the_clock_of_the_reloads() {
+    let program = "import json, pauses; print(json.dumps(pauses.record_command('file', 9)))";
+    let command = printed(program, &[]);
+    let command = command.as_array().expect("a list");
+    let clock = command.iter().position(|word| word == "-k").expect("a clock");
+    assert_eq!(command[clock + 1], "CLOCK_MONOTONIC");
+    assert_eq!(command[command.len() - 2..], [json!("sleep"), json!("9")]);
+}
+
+/// The other process reads a pipe that stays open, so it would not end.
+#[test]
+fn a_failed_process_ends_the_others() {
+    let program = "
+import subprocess, sys, pauses
+try:
+    with pauses.Processes() as processes:
+        other = [sys.executable, '-c', 'import sys; sys.stdin.read()']
+        processes.start(other, stdin=subprocess.PIPE)
+        processes.start([sys.executable, '-c', 'raise SystemExit(3)'])
+        while not processes.are_done():
+            pass
+finally:
+    print([process.poll() for process in processes.started])
+";
+    let output = python(program, &[]);
+    // A process that a signal ends has its number, negated; 15 is SIGTERM.
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[-15, 3]\n");
+    assert_eq!(output.status.code(), Some(1));
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("failed: ") && errors.contains("SystemExit(3)"), "{errors}");
+}
