@@ -1,7 +1,7 @@
 //! A comparison of services under a fixed rate of calls.
 //!
-//! An overloaded service has a queue, and its costs and latencies are those of the queue. So a ratio to
-//! them is withheld. If the reference keeps up, the target is missed.
+//! An overloaded service has a queue, and its costs and latencies are those of the queue. So a ratio with
+//! them is withheld. If the references keep up, an overloaded subject misses its target.
 
 /// The median latency over which a service on loopback is overloaded, in milliseconds.
 pub(crate) const P50_MS_MAX: f64 = 3.0;
@@ -28,37 +28,34 @@ impl PacedService {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Comparison {
     Measured(f64),
-    /// Some services were overloaded.
+    /// The services that were overloaded, at least one.
     Overloaded {
-        /// The overloaded services, at least one.
-        services: Vec<PacedService>,
-        /// Whether no reference is one of them.
-        reference_keeps_up: bool,
+        subjects: Vec<PacedService>,
+        references: Vec<PacedService>,
     },
     NotMeasured,
 }
 
 impl Comparison {
-    /// The comparison of `services` with `references` that has this ratio. They are all that the ratio
-    /// depends on. `None` is one without figures.
+    /// The comparison of subjects with references that has this ratio. They are all services that the
+    /// ratio depends on, and `None` is one without figures.
     pub(crate) fn new(
         ratio: Option<f64>,
-        services: impl IntoIterator<Item = Option<PacedService>>,
+        subjects: impl IntoIterator<Item = Option<PacedService>>,
         references: impl IntoIterator<Item = Option<PacedService>>,
     ) -> Comparison {
-        let services: Option<Vec<PacedService>> = services.into_iter().collect();
+        let subjects: Option<Vec<PacedService>> = subjects.into_iter().collect();
         let references: Option<Vec<PacedService>> = references.into_iter().collect();
-        let (Some(ratio), Some(mut services), Some(references)) = (ratio, services, references)
+        let (Some(ratio), Some(mut subjects), Some(mut references)) = (ratio, subjects, references)
         else {
             return Comparison::NotMeasured;
         };
-        let reference_keeps_up = !references.iter().any(PacedService::is_overloaded);
-        services.extend(references);
-        services.retain(PacedService::is_overloaded);
-        if services.is_empty() {
+        subjects.retain(PacedService::is_overloaded);
+        references.retain(PacedService::is_overloaded);
+        if subjects.is_empty() && references.is_empty() {
             Comparison::Measured(ratio)
         } else {
-            Comparison::Overloaded { services, reference_keeps_up }
+            Comparison::Overloaded { subjects, references }
         }
     }
 
@@ -66,8 +63,9 @@ impl Comparison {
     pub(crate) fn cell(&self, show: impl Fn(f64) -> String) -> String {
         match self {
             Comparison::Measured(ratio) => show(*ratio),
-            Comparison::Overloaded { services, .. } => {
-                let names: Vec<&str> = services.iter().map(|one| one.name.as_str()).collect();
+            Comparison::Overloaded { subjects, references } => {
+                let services = subjects.iter().chain(references);
+                let names: Vec<&str> = services.map(|one| one.name.as_str()).collect();
                 format!("overloaded: {}", names.join("; "))
             }
             Comparison::NotMeasured => "-".to_owned(),
@@ -79,13 +77,13 @@ impl Comparison {
         match self {
             Comparison::Measured(ratio) if is_kept(*ratio) => String::new(),
             Comparison::Measured(_) => "**missed**".to_owned(),
-            Comparison::Overloaded { services, reference_keeps_up } => {
+            Comparison::Overloaded { subjects, references } => {
+                let verdict = if references.is_empty() { "**missed**" } else { "not comparable" };
                 let reason = |one: &PacedService| {
                     let PacedService { name, p50_ms, achieved } = one;
                     format!("{name} had a p50 of {p50_ms:.1} ms and achieved {achieved:.1} %")
                 };
-                let reasons: Vec<String> = services.iter().map(reason).collect();
-                let verdict = if *reference_keeps_up { "**missed**" } else { "not comparable" };
+                let reasons: Vec<String> = subjects.iter().chain(references).map(reason).collect();
                 format!("{verdict}: {}", reasons.join("; "))
             }
             Comparison::NotMeasured => "**not measured**".to_owned(),

@@ -129,7 +129,8 @@ const TARGETS: &[Target] = &[
     ("stripped binary, MB", |f| f.get("binary: stripped, MB"), Most(20.0)),
 ];
 
-/// Targets that compare servers at a fixed rate, and the names of these servers in the figures.
+/// Targets that compare servers at a fixed rate, and the names in the figures: of the subject, and of the
+/// reference.
 const OPEN_TARGETS: &[(Target, [&str; 2])] = &[
     (
         (
@@ -159,8 +160,8 @@ pub(crate) fn rows(figures: &Figures) -> String {
         target(name, &value, *bound)
     });
     let open = OPEN_TARGETS.iter().map(|((name, figure, bound), servers)| {
-        let [server, reference] = servers.map(|server| [rounds::paced(figures, server)]);
-        target(name, &Comparison::new(figure(figures), server, reference), *bound)
+        let [subject, reference] = servers.map(|server| rounds::paced(figures, server));
+        target(name, &Comparison::new(figure(figures), [subject], [reference]), *bound)
     });
     let compared = through_envoy::targets(figures).into_iter().chain(fleet::targets(figures));
     let compared = compared.map(|(name, ratio, most)| target(&name, &ratio, Most(most)));

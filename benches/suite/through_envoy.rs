@@ -307,9 +307,8 @@ pub(crate) fn targets(figures: &Figures) -> Vec<(String, Comparison, f64)> {
                     continue;
                 }
                 // What is added is the difference to Envoy alone.
-                let service = [paced(figures, rate, name)];
                 let references = [MEMORY, ALONE].map(|name| paced(figures, rate, name));
-                let ratio = Comparison::new(ratio, service, references);
+                let ratio = Comparison::new(ratio, [paced(figures, rate, name)], references);
                 let row = format!("through Envoy, {rate} per second: {measure}, {name}");
                 targets.push((format!("{row}, of that from memory"), ratio, WITHIN));
             }
