@@ -50,6 +50,10 @@ impl Axis {
     /// for it, which a value of 0 rules out.
     pub(crate) fn of(values: &[f64]) -> Axis {
         let (low, high) = bounds(values);
+        if !(high / 10.0).is_normal() {
+            // All values are 0, or so near to it that no power of 10 is a step.
+            return Axis::linear(1.0, vec![0.0, 1.0]);
+        }
         if let Some(axis) = Axis::log_of(values).filter(|_| high / low >= LOG_RATIO) {
             return axis;
         }
@@ -120,6 +124,10 @@ fn ticks_enclose_the_values() {
     assert_eq!(ticks(&[61.9, 2900.2]), [50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0]);
     assert_eq!(ticks(&[50.0, 1000.0]), [50.0, 100.0, 200.0, 500.0, 1000.0]);
     assert_eq!(ticks(&[0.0, 14.0]), [0.0, 5.0, 10.0, 15.0]);
+    for zero in [0.0, f64::MIN_POSITIVE, 1e-310] {
+        assert_eq!(ticks(&[0.0, zero]), [0.0, 1.0], "{zero}");
+    }
+    assert_eq!(Axis::of(&[0.0, 0.0]).map(&0.5, (0, 200)), 100);
     let log = |values: &[f64]| Axis::log_of(values).map(|axis| axis.ticks);
     assert_eq!(log(&[300.0, 700.0]), Some(vec![200.0, 500.0, 1000.0]));
     assert_eq!(log(&[200.0]), Some(vec![200.0, 500.0]));
