@@ -12,8 +12,8 @@ use crate::service::RateLimit;
 /// The deadline of a call, unless [`RateLimitLayer::deadline`] sets another one.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
-/// The longest deadline of a call.
-const DEADLINE_MAX: Duration = Duration::from_secs(3600);
+/// The longest deadline that the header `grpc-timeout` has digits for: 99 999 999 hours.
+const MAX_DEADLINE: Duration = Duration::from_secs(99_999_999 * 60 * 60);
 
 /// What happens to a request without a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +50,10 @@ impl<D, C> RateLimitLayer<D, C> {
         }
     }
 
-    /// Sets the longest time of a call, with that of a new connection. A longer one than an hour counts as
-    /// an hour.
+    /// Sets the longest time of a call, with that of a new connection. More than the 99 999 999 hours that
+    /// gRPC has digits for become that number.
     pub fn deadline(mut self, deadline: Duration) -> RateLimitLayer<D, C> {
-        // tonic panics if a deadline does not fit into the header `grpc-timeout`, which has eight digits.
-        self.deadline = deadline.min(DEADLINE_MAX);
+        self.deadline = deadline.min(MAX_DEADLINE);
         self
     }
 

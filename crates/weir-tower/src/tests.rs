@@ -154,18 +154,25 @@ async fn decisions_become_responses() {
 
 #[tokio::test]
 async fn calls_have_the_descriptors_and_the_deadline() {
-    let answer = RateLimitResponse { overall_code: OK, ..Default::default() };
-    let weir = FakeWeir::new(Answer::Decision(answer));
-    let layer = limit(&weir).deadline(Duration::from_secs(2));
-    send(&layer, "").await;
-    assert!(weir.calls().is_empty(), "a request without descriptors passes without a call");
-    send(&layer, "alice").await;
-    let request = RateLimitRequest {
-        domain: "demo".to_owned(),
-        descriptors: vec![Descriptor::new("user", "alice").0],
-    };
-    // 2 s in microseconds.
-    assert_eq!(weir.calls(), [(HeaderValue::from_static("2000000u"), request)]);
+    let answer = Answer::Decision(RateLimitResponse { overall_code: OK, ..Default::default() });
+    let table = [
+        // Microseconds.
+        (Duration::from_secs(2), "2000000u"),
+        // gRPC has no longer timeouts.
+        (Duration::MAX, "99999999H"),
+    ];
+    for (deadline, timeout) in table {
+        let weir = FakeWeir::new(answer.clone());
+        let layer = limit(&weir).deadline(deadline);
+        send(&layer, "").await;
+        assert!(weir.calls().is_empty(), "a request without descriptors passes without a call");
+        send(&layer, "alice").await;
+        let request = RateLimitRequest {
+            domain: "demo".to_owned(),
+            descriptors: vec![Descriptor::new("user", "alice").0],
+        };
+        assert_eq!(weir.calls(), [(HeaderValue::from_static(timeout), request)]);
+    }
 }
 
 /// tonic panics at a deadline of more than eight digits of hours.
