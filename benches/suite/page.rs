@@ -12,7 +12,7 @@ use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
 use crate::faults::FAULTS;
 use crate::figures::Figures;
 use crate::fleet::{self, ENVOY_RATELIMIT, FLEETS, SERVICES};
-use crate::{batches, many_rules, targets, through_envoy};
+use crate::{batches, chart_files, many_rules, targets, through_envoy};
 
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
@@ -29,9 +29,7 @@ pub(crate) fn write(
     let csv = figures.csv();
     fs::write(beside.join("figures.csv"), &csv)?;
     let charts = performance(&csv).map_err(Error::msg)?;
-    for chart in &charts {
-        fs::write(beside.join(chart.name), &chart.svg)?;
-    }
+    chart_files::write(&beside, &charts)?;
     let mut facts = String::new();
     for (name, fact) in measured {
         writeln!(facts, "| {name} | {fact} |")?;
