@@ -131,6 +131,17 @@ class Processes:
                 process.wait()
 
 
+def new_keys():
+    """The keys of the descriptors that make counters."""
+    return [f"new{number}" for number in range(NEW_COUNTERS)]
+
+
+def steal():
+    """Seconds that the hypervisor took from this machine so far."""
+    fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+
+
 def rule_file(folder, number):
     """Rules for the load, and RULES others that differ by `number`."""
     others = "".join(
@@ -167,8 +178,9 @@ def measure(binary, seconds):
             bench = [binary, "bench", "--addr", address, "--domain", "bench", "--connections", "8"]
             processes.start(
                 [*bench, "--rate", str(RATE), "--duration", str(seconds), "tenant=t{n}"], stdout=subprocess.DEVNULL)
+            new = [f"{key}=n{{n}}" for key in new_keys()]
             processes.start(
-                [*bench, "--keys", "10000000", "--duration", str(seconds / 2), "--streams", "4", "tenant=n{n}"],
+                [*bench, "--rate", str(NEW_CALLS), "--keys", "10000000", "--duration", str(seconds), *new],
                 stdout=subprocess.DEVNULL)
             reloads = []
             for number in range(1, 4):
@@ -180,7 +192,7 @@ def measure(binary, seconds):
                 time.sleep(0.1)
         script = subprocess.run(
             ["perf", "script", "-i", str(data), "--show-lost-events", "-F", "comm,tid,time,event,trace"],
-            check=True, stdout=subprocess.PIPE, text=True)
+            check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         return script.stdout.splitlines(), reloads
 
 

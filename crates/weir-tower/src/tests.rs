@@ -175,16 +175,6 @@ async fn calls_have_the_descriptors_and_the_deadline() {
     }
 }
 
-/// tonic panics at a deadline of more than eight digits of hours.
-#[tokio::test]
-async fn a_huge_deadline_is_an_hour() {
-    let answer = RateLimitResponse { overall_code: OK, ..Default::default() };
-    let weir = FakeWeir::new(Answer::Decision(answer));
-    send(&limit(&weir).deadline(Duration::MAX), "alice").await;
-    let timeouts: Vec<_> = weir.calls().into_iter().map(|(timeout, _)| timeout).collect();
-    assert_eq!(timeouts, [HeaderValue::from_static("3600000m")]);
-}
-
 /// A layer that stops or passes requests without a decision, and the codes of the failures.
 fn watched(
     weir: &FakeWeir,

@@ -47,12 +47,6 @@ fn ratios_of_overloaded_services_are_withheld() {
             "not comparable: second peer had a p50 of 0.4 ms and achieved 97.9 %",
         ),
         (
-            Some(0.2),
-            vec![service("weir", 20.0, 90.0), at_bounds()],
-            "overloaded: weir",
-            "**missed**: weir had a p50 of 20.0 ms and achieved 90.0 %",
-        ),
-        (
             Some(5.34),
             vec![slow()],
             vec![service("peer", 790.0, 61.24)],
