@@ -29,8 +29,6 @@ use crate::time::Micros;
 mod audit_log;
 mod capture;
 mod line;
-mod sensitive_keys;
-mod shown_rule;
 mod shown_values;
 #[cfg(test)]
 mod tests;

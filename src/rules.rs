@@ -30,6 +30,8 @@ pub use lookup::rule::{NameId, Rule, RuleLimit, WhatIfLimit, override_key, overr
 pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherSummary, RuleSummary};
 pub use show::near_miss::NearMiss;
 pub use show::selector::descriptor_selector;
+pub use show::sensitive_keys::is_sensitive;
+pub use show::shown_rule::{ShownRule, shown_selector};
 pub use sources::{RuleSources, domains_by_xds};
 pub use xds::{
     XDS_DESCRIPTORS_PER_LIMIT, XDS_TYPE_URL, XdsOutcome, XdsResource, XdsRules, XdsUpdate,

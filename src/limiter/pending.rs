@@ -14,7 +14,7 @@ use crate::algorithm;
 use crate::decision::{Decision, DecisionReason};
 use crate::limit::Mode;
 use crate::modes::{CounterCheck, Modes};
-use crate::rules::Rule;
+use crate::rules::ShownRule;
 use crate::step::Lease;
 use crate::store::{MemoryStore, SharedStore, StoreError, call_trace};
 use crate::time::Micros;
@@ -212,8 +212,8 @@ impl<S: SharedStore> Limiter<S> {
         }
         let on_error = rule.and_then(|rule| rule.on_error).unwrap_or(self.on_error);
         tracing::debug!(
-            rule = rule.map(|rule| &*rule.display_name),
-            selector = rule.and_then(Rule::other_selector),
+            rule = rule.map(|rule| ShownRule::of(rule).name),
+            selector = rule.and_then(|rule| ShownRule::of(rule).selector),
             on_error = on_error.name(),
             %error,
             "fallback decided"

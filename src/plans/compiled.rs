@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::PlanLimit;
 use super::book::{LIMITS_PER_PLAN_MAX, LimitNumbers, PlanBook, PlanId, shown};
 use crate::limit::{Limit, NumbersError};
-use crate::rules::{LimitFrom, Rule, RuleLimit, RuleSet};
+use crate::rules::{LimitFrom, Rule, RuleLimit, RuleSet, ShownRule};
 use crate::spelling::nearest;
 
 /// Most uses that are compiled and checked. Further ones find their numbers by name.
@@ -51,7 +51,7 @@ impl PlanUse {
 }
 
 fn rule_text(rule: &Rule) -> String {
-    format!("rule `{}` of domain `{}`", shown(&rule.display_name), shown(&rule.domain))
+    format!("rule `{}` of domain `{}`", shown(&ShownRule::of(rule).name), shown(&rule.domain))
 }
 
 /// What a plan says about the limit of a rule.

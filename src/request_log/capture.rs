@@ -2,11 +2,10 @@
 
 use serde::Deserialize;
 
-use super::shown_rule::ShownRule;
 use crate::duration;
 use crate::escape::excerpt;
 use crate::limit::RequestLines;
-use crate::rules::{Rule, RuleSet};
+use crate::rules::{Rule, RuleSet, ShownRule};
 use crate::sampling::SampledShare;
 use crate::time::Micros;
 

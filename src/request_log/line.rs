@@ -2,14 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::shown_rule::ShownRule;
 use crate::decision::{Code, DecisionReason, Verdict};
 use crate::decision_record;
 use crate::descriptor::Request;
 use crate::escape::excerpt;
 use crate::key::KeySeed;
 use crate::limiter::find_counter;
-use crate::rules::RuleSet;
+use crate::rules::{RuleSet, ShownRule};
 use crate::telemetry::TopDenied;
 use crate::time::Micros;
 

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use super::sensitive_keys::is_sensitive;
 use crate::decision::Verdict;
 use crate::decision_record::{ValueHash, recorded_entries};
 use crate::descriptor::{Descriptor, Entry, Request};
 use crate::escape::excerpt;
-use crate::rules::{RuleSet, descriptor_selector};
+use crate::rules::{RuleSet, descriptor_selector, is_sensitive};
 use crate::settings::LineValues;
 
 /// Longest text of a descriptor in a line, in characters. Eight entries with hashes fit.

@@ -6,7 +6,7 @@ use super::quota_action::QuotaAction;
 use super::refused_reason::RefusedReason;
 use crate::atomic_count::AtomicCount;
 use crate::quota::{Assignment, SHARES, Settlement};
-use crate::rules::Rule;
+use crate::rules::{Rule, ShownRule};
 use crate::time::Micros;
 
 /// Shortest time between two warnings of one kind.
@@ -91,10 +91,11 @@ impl RlqsMetrics {
     /// Warns that buckets of a rule have no assignment. At most once per minute.
     pub(super) fn warn_undivided(&self, rule: &Rule, now: Micros) {
         if self.undivided.is_due(now) {
+            let ShownRule { name, selector } = ShownRule::of(rule);
             tracing::warn!(
                 domain = %rule.domain,
-                rule = %rule.display_name,
-                selector = rule.other_selector(),
+                rule = %name,
+                selector,
                 "RLQS cannot divide a limit with slots, reservations, calendars, cost or plans: \
                  use another limit for its buckets"
             );

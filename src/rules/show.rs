@@ -7,4 +7,6 @@ mod node_text;
 pub(super) mod rlconfig;
 mod rule_names;
 pub(super) mod selector;
+pub(super) mod sensitive_keys;
+pub(super) mod shown_rule;
 mod unknown_name;

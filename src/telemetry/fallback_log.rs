@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::rules::Rule;
+use crate::rules::{Rule, ShownRule};
 use crate::store::StoreError;
 use crate::time::Micros;
 
@@ -96,11 +96,12 @@ impl FallbackLog {
         error: StoreError,
         now: Micros,
     ) {
-        let LabelledPeriod { period, rule: Rule { domain, display_name: name, .. } } = of;
+        let LabelledPeriod { period, rule } = of;
         match period.fell_back(now, total, self) {
             StartLine::Silent => {}
             StartLine::Rule => {
-                let (selector, cause) = (of.rule.other_selector(), error.name());
+                let (domain, cause) = (&rule.domain, error.name());
+                let ShownRule { name, selector } = ShownRule::of(rule);
                 tracing::warn!(
                     %domain, rule = %name, selector, cause,
                     "fallback started: the store did not decide"
@@ -123,10 +124,11 @@ impl FallbackLog {
         now: Micros,
         is_counted: impl Fn() -> bool,
     ) {
-        let LabelledPeriod { period, rule: Rule { domain, display_name: name, .. } } = of;
+        let LabelledPeriod { period, rule } = of;
         if let Some(ended) = period.decided(now, total, is_counted) {
             let EndedPeriod { fallbacks, seconds } = ended;
-            let selector = of.rule.other_selector();
+            let domain = &rule.domain;
+            let ShownRule { name, selector } = ShownRule::of(rule);
             tracing::info!(
                 %domain, rule = %name, selector, fallbacks, seconds,
                 "fallback ended: the store decides again"

@@ -140,6 +140,48 @@ fn secrets_of_rules_are_in_no_line() {
     assert!(!weir.process().output().contains("hunter2"));
 }
 
+/// Redis does not answer, so that the rule uses its fallback.
+#[test]
+fn secrets_of_rules_are_in_no_line_about_fallbacks() {
+    let rule = "{ key: api_key, value: hunter2, rate_limit: { unit: hour, requests_per_unit: 9 } }";
+    let rules = format!("domain: d\ndescriptors: [{rule}]\n");
+    let mut weir = Weir::setup()
+        .rules("d.yaml", &rules)
+        .env("WEIR__LOG__LEVEL", "info,weir::limiter=debug")
+        .env("WEIR__STORE__KIND", "redis")
+        .env("WEIR__REDIS__URL", "redis://127.0.0.1:1")
+        .start();
+    hit(&weir.client(), "api_key", "hunter2");
+    for message in ["fallback started: the store did not decide", "fallback decided"] {
+        assert_eq!(logged(&mut weir, message)["rule"], "api_key=..", "{message}");
+    }
+    assert!(!weir.process().output().contains("hunter2"));
+}
+
+/// The path of a rule and the descriptor of a temporary change may have a secret.
+#[test]
+fn secrets_are_in_no_line_about_changes() {
+    let rule = "{ key: api_key, value: hunter2, rate_limit: { unit: hour, requests_per_unit: 9 } }";
+    let rules = format!("domain: d\ndescriptors: [{rule}]\n");
+    let mut weir = Weir::setup().rules("d.yaml", &rules).start();
+    for target in ["rule", "descriptor"] {
+        let body = json!({ "domain": "d", target: "api_key=hunter2", "block": true, "for": "10m" });
+        let made = send(weir.admin, "PATCH", "/changes", &[], body.to_string().as_bytes());
+        assert_eq!(made.status, 200, "{}", made.body);
+        let is_line = |line: &str| {
+            let line: Value = serde_json::from_str(line).ok()?;
+            (line["message"] == "temporary change made" && line[target] == "api_key=..")
+                .then_some(())
+        };
+        weir.process().wait_for(target, is_line);
+    }
+    let counter = "/counters?domain=d&descriptor=api_key=hunter2";
+    let deleted = send(weir.admin, "DELETE", counter, &[], b"");
+    assert_eq!(deleted.status, 200, "{}", deleted.body);
+    assert_eq!(logged(&mut weir, "counter deleted by an operator")["rule"], "api_key=..");
+    assert!(!weir.process().output().contains("hunter2"));
+}
+
 /// A rule asks for lines by itself, and a reload changes that.
 #[test]
 fn a_rule_chooses_its_lines() {

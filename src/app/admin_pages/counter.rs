@@ -14,7 +14,7 @@ use crate::key::CounterKey;
 use crate::limit::{Limit, TierNumbers};
 use crate::limiter::{Counter, Limiter, NoCounter};
 use crate::plans::{PlanChoice, PlanLimit};
-use crate::rules::{Location, RuleSet};
+use crate::rules::{Location, RuleSet, ShownRule};
 use crate::server::CounterError;
 use crate::store::StoreError;
 use crate::time::Micros;
@@ -181,9 +181,8 @@ pub(super) async fn delete(
 ) -> Result<String, CounterError> {
     let existed = limiter.delete(counter).await.map_err(store_failed)?;
     let (identity, place) = (identity(counter), place(limiter, counter, hash));
-    let CounterIdentity { domain, rule, selector } = &identity;
-    let selector = selector.as_deref();
-    tracing::info!(%domain, %rule, selector, existed, "counter deleted by an operator");
+    let (domain, ShownRule { name, selector }) = (identity.domain, ShownRule::of(counter.rule));
+    tracing::info!(%domain, rule = %name, selector, existed, "counter deleted by an operator");
     Ok(json(&DeletedCounter { identity, existed, place }))
 }
 

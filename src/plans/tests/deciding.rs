@@ -136,6 +136,25 @@ fn names_that_are_not_defined_cause_warnings() {
 }
 
 #[test]
+fn warnings_have_no_values_of_sensitive_keys() {
+    let text = "
+domain: d
+descriptors:
+  - key: api_key
+    value: hunter2
+    rate_limit: { requests: 5, window: 1m, limit_from: { customer: api_key, limit: calls } }
+";
+    let file = SourceFile { name: Arc::from("test.yaml"), text: text.to_owned() };
+    let (rules, _) = compile(&[file], &Options::default()).expect("valid rules");
+    let plans = with_table(book("plans: { free: { other: 1 } }"), &[]);
+    plans.use_rules(&rules);
+    assert_eq!(
+        plans.status().warnings,
+        ["no plan has the limit `calls` of rule `api_key=..` of domain `d`"]
+    );
+}
+
+#[test]
 fn warnings_are_bounded() {
     let plan = |number| format!("  p{number}: {{ calls: [1, 2] }}\n");
     let text = format!("plans:\n{}", (0..500).map(plan).collect::<String>());

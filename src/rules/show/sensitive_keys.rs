@@ -42,7 +42,7 @@ const PAIRS: [(&str, &str); 4] =
 /// Whether values of `key` are probably secrets. Case does not matter. A word ends at a character that
 /// is neither a letter nor a digit, and before a capital: `x-api-key`, `API_KEY` and `apiKey` all have
 /// the words `api` and `key`.
-pub(super) fn is_sensitive(key: &str) -> bool {
+pub fn is_sensitive(key: &str) -> bool {
     let words = words(key);
     words.iter().any(|word| WORDS.contains(&word.as_str()))
         || words.windows(2).any(|pair| PAIRS.contains(&(pair[0].as_str(), pair[1].as_str())))
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn the_words_are_documented() {
-        let page = include_str!("../../docs/operate/logs.md");
+        let page = include_str!("../../../docs/operate/logs.md");
         let pairs = PAIRS.map(|(first, second)| format!("{first} {second}"));
         for word in WORDS.map(str::to_owned).iter().chain(&pairs) {
             assert!(page.contains(&format!("`{word}`")), "docs/operate/logs.md lacks `{word}`");
