@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
+use serde::de::IgnoredAny;
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -162,22 +163,23 @@ impl HttpReader {
     }
 }
 
-/// The plans and the customers of an answer: JSON if it says so or looks so, else YAML. At most
-/// `customers_max` customers are kept in memory while it is read.
+/// The plans and the customers of an answer: JSON if it says so or is so, else YAML. While JSON is read,
+/// at most `customers_max` customers are kept in memory. YAML is read as a tree, whose nodes the parser
+/// bounds.
 fn parse(body: &PlansBody, customers_max: usize) -> Result<(PlanBook, CustomerPlans), String> {
     let named = |error: String| format!("the answer of plans.url is invalid: {error}");
     let text = std::str::from_utf8(&body.bytes);
     let text = text.map_err(|_| named("it is not UTF-8".to_owned()))?;
-    if body.is_json {
+    if body.is_json || is_json(text) {
         return PlanBook::parse_json_text_within(text, customers_max).map_err(named);
-    }
-    if text.trim_start().starts_with('{')
-        && let Ok(plans) = PlanBook::parse_json_text_within(text, customers_max)
-    {
-        return Ok(plans);
     }
     let read = PlanBook::parse_yaml_within(text, "plans.url", customers_max);
     read.map_err(|problems| named(joined(&problems)))
+}
+
+/// Whether `text` is a JSON object. It takes no memory. A map of YAML may also begin with a brace.
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with('{') && serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 #[cfg(test)]
@@ -186,6 +188,19 @@ mod tests {
 
     fn body(text: &str, is_json: bool) -> PlansBody {
         PlansBody { bytes: text.as_bytes().to_vec(), is_json, etag: None }
+    }
+
+    /// The YAML parser would read a tree of all customers.
+    #[test]
+    fn json_without_its_type_is_not_read_as_yaml() {
+        for json in [
+            r#"{"plans": {"free": {"calls": 1}}, "customers": {"a": "free", "b": "free"}}"#,
+            r#"{"plans": {"free": {"calls": 1}}, "customers": {"a": 1}}"#,
+        ] {
+            let error = parse(&body(json, true), 1).unwrap_err();
+            assert_eq!(parse(&body(json, false), 1).unwrap_err(), error);
+            assert!(error.contains("at line 1 column"), "of the JSON parser: {error}");
+        }
     }
 
     #[test]

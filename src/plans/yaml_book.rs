@@ -27,7 +27,8 @@ impl PlanBook {
         PlanBook::parse_yaml_within(text, file, usize::MAX)
     }
 
-    /// Like [`parse_yaml`](PlanBook::parse_yaml), with at most `customers_max` customers.
+    /// Like [`parse_yaml`](PlanBook::parse_yaml), with at most `customers_max` customers. The tree of the
+    /// text has more: only the bound on the nodes of the YAML parser limits its memory.
     ///
     /// # Errors
     ///
