@@ -7,6 +7,7 @@ use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 
 use super::{CallArgs, exit, say_error};
+use crate::escape::{escaped_json, one_line};
 use crate::proto::{
     Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
     RateLimitServiceClient, Unit,
@@ -21,7 +22,7 @@ pub(super) fn run(args: &CallArgs) -> anyhow::Result<u8> {
     match runtime.block_on(call) {
         Ok(response) => {
             let response = response.into_inner();
-            print(args, &response)?;
+            print(&args.descriptors, &response, &mut std::io::stdout().lock())?;
             let over = response.overall_code() == Code::OverLimit;
             Ok(if over { exit::NEGATIVE } else { 0 })
         }
@@ -50,24 +51,28 @@ fn request(args: &CallArgs) -> RateLimitRequest {
     }
 }
 
-fn print(args: &CallArgs, response: &RateLimitResponse) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+fn print(
+    descriptors: &[super::ParsedDescriptor],
+    response: &RateLimitResponse,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
     writeln!(out, "{}", word(response.overall_code()))?;
-    let statuses = args.descriptors.iter().zip(&response.statuses);
+    let statuses = descriptors.iter().zip(&response.statuses);
     for (index, (descriptor, status)) in statuses.enumerate() {
         let entries: Vec<String> =
             descriptor.0.iter().map(|(key, value)| format!("{key}={value}")).collect();
         let fallback = fallback(response, index);
-        writeln!(out, "  {}: {}", entries.join(","), sentence(status, fallback))?;
+        let line = format!("{}: {}", entries.join(","), sentence(status, fallback));
+        writeln!(out, "  {}", one_line(&line))?;
     }
     for header in &response.response_headers_to_add {
-        writeln!(out, "  {}: {}", header.key, header.value)?;
+        writeln!(out, "  {}: {}", one_line(&header.key), one_line(&header.value))?;
     }
     let mut metadata = response.dynamic_metadata.clone().unwrap_or_default();
     // The lines above have it.
     metadata.fields.remove(FALLBACK);
     if !metadata.fields.is_empty() {
-        writeln!(out, "  dynamic metadata: {}", json(&metadata))?;
+        writeln!(out, "  dynamic metadata: {}", escaped_json(&json(&metadata).to_string()))?;
     }
     Ok(())
 }
@@ -138,6 +143,7 @@ fn word(code: Code) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proto::HeaderValue;
 
     #[test]
     fn a_fallback_is_named_instead_of_numbers() {
@@ -154,6 +160,32 @@ mod tests {
         assert_eq!(shown, ["OK, by the fallback (allow)", "OK, no limit", "OK, no limit"]);
         let none = RateLimitResponse::default();
         assert_eq!(fallback(&none, 0), None);
+    }
+
+    #[test]
+    fn texts_of_the_service_do_not_act_on_a_terminal() {
+        let hostile = "a\u{9b}31m\u{202e}b";
+        let header = HeaderValue {
+            key: "x-name".to_owned(),
+            value: hostile.to_owned(),
+            ..HeaderValue::default()
+        };
+        let name = Value { kind: Some(Kind::StringValue(hostile.to_owned())) };
+        let response = RateLimitResponse {
+            response_headers_to_add: vec![header],
+            dynamic_metadata: Some(Struct { fields: [("name".to_owned(), name)].into() }),
+            ..RateLimitResponse::default()
+        };
+        let mut out = Vec::new();
+        print(&[], &response, &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            concat!(
+                "UNKNOWN\n",
+                "  x-name: a\\u{9b}31m\\u{202e}b\n",
+                "  dynamic metadata: {\"name\":\"a\\u009b31m\\u202eb\"}\n"
+            )
+        );
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::capacity::{
     CapacityPlan, Cores, Inputs, RuleLoad, RuleTraffic, UTILIZATION_MAX, calculate,
 };
 use crate::duration::{self, Style};
-use crate::escape::one_line;
+use crate::escape::{escaped_json, one_line};
 use crate::rules::{Rule, RuleSet};
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ pub(super) fn run(args: &PlanArgs) -> anyhow::Result<u8> {
     let plan = calculate(&inputs);
     let mut out = io::stdout().lock();
     match args.json {
-        true => writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?,
+        true => writeln!(out, "{}", escaped_json(&serde_json::to_string_pretty(&plan)?))?,
         false => write(&mut out, &plan, inputs.workers)?,
     }
     Ok(0)

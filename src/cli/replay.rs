@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::rule_source::{RuleSource, count};
 use super::{RuleOptionArgs, exit};
+use crate::escape::escaped_json;
 use crate::replay::{LineForm, ReplayOptions, ReplayReport, replay};
 use crate::settings::{ResponseSettings, Settings};
 
@@ -103,7 +104,9 @@ pub(super) fn run(args: &ReplayArgs) -> anyhow::Result<u8> {
     let mut out = io::stdout().lock();
     match args.format {
         ReportForm::Text => writeln!(out, "{report}")?,
-        ReportForm::Json => writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?,
+        ReportForm::Json => {
+            writeln!(out, "{}", escaped_json(&serde_json::to_string_pretty(&report)?))?;
+        }
     }
     let fails = args.fail_on_more_denied && report.calls.difference.more > 0;
     Ok(if fails { exit::NEGATIVE } else { 0 })

@@ -38,6 +38,20 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
 }
 
+/// The name of a rule without `name` has the value of its path.
+#[test]
+fn json_has_no_raw_special_characters() {
+    let folder = TempDir::new().expect("a temporary folder");
+    let rule = r#"{ key: user, value: "a\x9b\u202eb", rate_limit: { requests: 9, window: 1h } }"#;
+    write(&folder.path().join("rules.yaml"), &format!("domain: d\ndescriptors: [{rule}]\n"));
+    let args = ["plan", "--rules", "rules.yaml", "--rps", "10", "--keys", "10", "--json"];
+    let run = run(folder.path(), &args);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(!run.stdout.contains(['\u{9b}', '\u{202e}']), "{run:?}");
+    let plan: Value = serde_json::from_str(&run.stdout).expect("one object");
+    assert!(plan.to_string().contains("user=a\u{9b}\u{202e}b"), "{plan}");
+}
+
 #[test]
 fn json_has_every_part_of_the_plan() {
     let args = ["--rules", "rules.yaml", "--rps", "30000", "--keys", "1000"];

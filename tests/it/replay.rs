@@ -51,6 +51,20 @@ fn report(folder: &Path, args: &[&str]) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {run:?}"))
 }
 
+#[test]
+fn json_has_no_raw_special_characters() {
+    let hostile = "a\u{9b}31m\u{202e}b\u{2028}c";
+    let folder = folder();
+    let lines = [line(0, hostile), line(1, hostile)];
+    write(&folder.path().join("calls.jsonl"), &(lines.join("\n") + "\n"));
+    let args = ["--rules", "new.yaml", "--against", "old.yaml", "--format", "json", "calls.jsonl"];
+    let run = replay(folder.path(), &args);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(!run.stdout.contains(['\u{9b}', '\u{202e}', '\u{2028}']), "{run:?}");
+    let report: Value = serde_json::from_str(&run.stdout).expect("one object");
+    assert_eq!(report["descriptors"][0]["descriptor"], format!("user={hostile}"), "{report}");
+}
+
 /// The calls denied by the old rules and by the new rules.
 fn denied(report: &Value) -> [u64; 2] {
     let number = |name: &str| report["calls"][name].as_u64().expect("a number");
