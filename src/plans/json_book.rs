@@ -45,10 +45,20 @@ impl<'de> Visitor<'de> for DocumentVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PlanDocument, A::Error> {
         let mut document = PlanDocument::default();
+        let (mut has_plans, mut has_customers) = (false, false);
         while let Some(name) = map.next_key::<String>()? {
             match name.as_str() {
-                "plans" => document.plans = map.next_value()?,
+                "plans" if has_plans => return Err(A::Error::duplicate_field("plans")),
+                "plans" => {
+                    has_plans = true;
+                    document.plans = map.next_value()?;
+                }
+                // Both lists would be in memory.
+                "customers" if has_customers => {
+                    return Err(A::Error::duplicate_field("customers"));
+                }
                 "customers" => {
+                    has_customers = true;
                     let customers_max = self.customers_max;
                     document.customers = map.next_value_seed(CustomerVisitor { customers_max })?;
                 }

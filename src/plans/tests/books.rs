@@ -203,6 +203,11 @@ fn problems_of_json_are_in_one_line() {
         }
     }
     assert!(PlanBook::parse_json_text("{").is_err());
+    for field in ["plans", "customers"] {
+        let text = format!(r#"{{"{field}": {{}}, "{field}": {{}}}}"#);
+        let found = PlanBook::parse_json_text(&text).expect_err(field);
+        assert!(found.contains(&format!("duplicate field `{field}`")), "{found}");
+    }
 }
 
 proptest! {
