@@ -41,7 +41,7 @@ pub struct CustomerTable {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct UnknownPlans {
     customers: usize,
-    /// The first plan.
+    /// The first such plan of any line.
     first: Option<String>,
 }
 
@@ -64,7 +64,8 @@ impl CustomerTable {
     /// A warning about customers whose plan the book does not have. They get the default.
     pub fn warning(&self) -> Option<String> {
         let UnknownPlans { customers, first } = &self.unknown;
-        let first = shown(first.as_ref()?);
+        // A later line of each customer may have a plan of the book.
+        let first = shown(first.as_ref().filter(|_| *customers > 0)?);
         Some(format!(
             "{customers} customers have a plan that is not defined, such as `{first}`; define it, \
              or they get the default of each rule"
@@ -108,8 +109,13 @@ pub(super) struct HashedCustomer {
 impl HashedCustomer {
     /// Whether the book does not have the plan.
     pub(super) fn has_unknown_plan(self) -> bool {
-        self.content & 0xffff == UNKNOWN_PLAN
+        has_unknown_plan(self.content)
     }
+}
+
+/// Whether the book does not have the plan of this content of a place.
+fn has_unknown_plan(content: u64) -> bool {
+    content & 0xffff == UNKNOWN_PLAN
 }
 
 /// Hashes the customers of one table. Threads share it.
@@ -214,7 +220,6 @@ impl<'b> CustomerTableBuilder<'b> {
 
     fn insert(&mut self, customer: HashedCustomer) -> Result<(), String> {
         let HashedCustomer { mut place, content, .. } = customer;
-        self.table.unknown.customers += usize::from(customer.has_unknown_plan());
         let places = &mut self.table.places;
         while places[place] != 0 && places[place] & !0xffff != content & !0xffff {
             place = if place + 1 == places.len() { 0 } else { place + 1 };
@@ -226,6 +231,9 @@ impl<'b> CustomerTableBuilder<'b> {
             }
             self.table.customers += 1;
         }
+        let unknown = &mut self.table.unknown.customers;
+        *unknown -= usize::from(has_unknown_plan(places[place]));
+        *unknown += usize::from(has_unknown_plan(content));
         places[place] = content;
         Ok(())
     }

@@ -36,8 +36,30 @@ fn every_customer_is_found_with_the_last_plan() {
                 .map(|plan| book.id(plan).map_or(AssignedPlan::Unknown, AssignedPlan::Plan));
             assert_eq!(find(&plans, &table, &customer), expected, "{customer} of {customers}");
         }
-        let has_unknown = model.values().any(|plan| *plan == "gone");
-        assert!(table.warning().is_some() || !has_unknown, "{customers}");
+        let unknown = model.values().filter(|plan| **plan == "gone").count();
+        let start = format!("{unknown} customers have a plan that is not defined, such as `gone`;");
+        let is_right = |warning: String| unknown > 0 && warning.starts_with(&start);
+        assert!(table.warning().map_or(unknown == 0, is_right), "{unknown} of {customers}");
+    }
+}
+
+/// A customer counts by its last line.
+#[test]
+fn customers_with_unknown_plans_are_counted_once() {
+    let (plans, book) = (with_table(PlanBook::default(), &[]), book(BOOK));
+    for (lines, expected) in [
+        (&[("acme", "gone"), ("acme", "pro")][..], 0),
+        (&[("acme", "pro"), ("acme", "gone")], 1),
+        (&[("acme", "gone"), ("acme", "gone")], 1),
+        (&[("acme", "gone"), ("bank", "gone"), ("acme", "free")], 1),
+    ] {
+        let mut table = plans.table(&book, 10);
+        for (customer, plan) in lines {
+            table.add(customer, plan).expect("there is room");
+        }
+        let warning = table.finish().warning();
+        let number = |warning: &String| warning.split(' ').next().and_then(|it| it.parse().ok());
+        assert_eq!(warning.as_ref().map_or(Some(0), number), Some(expected), "{warning:?}");
     }
 }
 
