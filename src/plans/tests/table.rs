@@ -47,19 +47,21 @@ fn every_customer_is_found_with_the_last_plan() {
 #[test]
 fn customers_with_unknown_plans_are_counted_once() {
     let (plans, book) = (with_table(PlanBook::default(), &[]), book(BOOK));
-    for (lines, expected) in [
-        (&[("acme", "gone"), ("acme", "pro")][..], 0),
+    let cases: [(&[(&str, &str)], usize); 4] = [
+        (&[("acme", "gone"), ("acme", "pro")], 0),
         (&[("acme", "pro"), ("acme", "gone")], 1),
         (&[("acme", "gone"), ("acme", "gone")], 1),
         (&[("acme", "gone"), ("bank", "gone"), ("acme", "free")], 1),
-    ] {
+    ];
+    for (lines, expected) in cases {
         let mut table = plans.table(&book, 10);
         for (customer, plan) in lines {
             table.add(customer, plan).expect("there is room");
         }
         let warning = table.finish().warning();
-        let number = |warning: &String| warning.split(' ').next().and_then(|it| it.parse().ok());
-        assert_eq!(warning.as_ref().map_or(Some(0), number), Some(expected), "{warning:?}");
+        let start = (expected > 0).then(|| format!("{expected} customers have a plan"));
+        let found = warning.as_deref().map(|warning| &warning[..warning.len().min(23)]);
+        assert_eq!(found, start.as_deref(), "{warning:?}");
     }
 }
 
