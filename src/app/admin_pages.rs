@@ -19,7 +19,7 @@ use crate::server::{
     PlansRequest, RestOfPage, TryQuery,
 };
 use crate::settings::Settings;
-use crate::telemetry::TopDenied;
+use crate::telemetry::{LimitedCounter, TopDenied};
 use crate::time::{Clock, Micros, SystemClock};
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
@@ -143,8 +143,12 @@ impl AdminApi for AdminPages {
         try_request::page(self, query).await
     }
 
-    async fn limited(&self) -> Result<Value, String> {
-        limited::page(self).await
+    fn most_denied(&self) -> Vec<LimitedCounter> {
+        self.recorder.decisions.top.limited(self.clock.now())
+    }
+
+    async fn limited(&self, counters: Vec<LimitedCounter>) -> Value {
+        limited::page(self, counters).await
     }
 
     fn quotas(&self, limit: usize) -> Value {

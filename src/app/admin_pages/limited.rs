@@ -1,12 +1,9 @@
 //! `/limited`: the counters denied most in the last minute, with their state where their descriptors are
 //! permitted.
 
-use std::sync::Arc;
-
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::task::spawn_blocking;
 
 use super::counter::{denied_until, limit_of, seconds};
 use super::{AdminPages, rfc_3339};
@@ -50,21 +47,13 @@ struct ShownState {
     denied_until: Option<String>,
 }
 
-/// The page. It reads at most 20 counters, and changes none.
-///
-/// # Errors
-///
-/// The thread that reads the denials panicked.
-pub(super) async fn page(pages: &AdminPages) -> Result<Value, String> {
+/// The page with `limited`, at most 20 counters. It changes none.
+pub(super) async fn page(pages: &AdminPages, limited: Vec<LimitedCounter>) -> Value {
     let now = pages.clock.now();
-    let recorder = Arc::clone(&pages.recorder);
-    // It adds the denials of all threads, and this thread also accepts connections.
-    let limited = spawn_blocking(move || recorder.decisions.top.limited(now)).await;
-    let limited = limited.map_err(|error| error.to_string())?;
     let active = pages.rules.snapshot_owned();
     let shown = limited.into_iter().map(|one| shown(pages, &active.rules, one, now));
     let counters: Vec<ShownLimited> = join_all(shown).await;
-    Ok(json!({ "seconds": SECONDS, "counters": counters }))
+    json!({ "seconds": SECONDS, "counters": counters })
 }
 
 async fn shown(

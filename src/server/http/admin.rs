@@ -13,6 +13,7 @@ use axum::{Json, Router};
 use super::page::{Page, Pages};
 use crate::descriptor::{ParsedDescriptor, RequestBounds};
 use crate::server::lifecycle::Lifecycle;
+use crate::telemetry::LimitedCounter;
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
 mod access;
@@ -59,9 +60,14 @@ pub trait AdminApi: Send + Sync + 'static {
     fn activity(&self, query: ActivityQuery) -> serde_json::Value;
     /// `/live` and the live page; `None` if the page is off.
     fn live(&self) -> Option<Arc<LiveFeed>>;
-    /// `/limited`: the counters denied most in the last minute, with their state. Changes none. An error
-    /// is a failure of weir.
-    fn limited(&self) -> impl Future<Output = Result<serde_json::Value, String>> + Send;
+    /// The counters denied most in the last minute. It adds the denials of all threads, so it runs on a
+    /// thread that may block.
+    fn most_denied(&self) -> Vec<LimitedCounter>;
+    /// `/limited`: `counters` with their state. Changes none.
+    fn limited(
+        &self,
+        counters: Vec<LimitedCounter>,
+    ) -> impl Future<Output = serde_json::Value> + Send;
     /// `/try`: what a request would be answered now. Takes nothing.
     fn try_request(self: Arc<Self>, query: TryQuery) -> impl Future<Output = RestOfPage> + Send;
     /// `/quotas`: at most `limit` of the limits that the quota service divides, most demand first.

@@ -8,7 +8,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 
 use super::permits::{self, Permit, Permits};
 use crate::server::metrics::ServerMetrics;
@@ -72,18 +72,32 @@ impl Pages {
         permit: Permit,
         render: impl FnOnce() -> Page + Send + 'static,
     ) -> Response {
-        let renderer = self.renderers.acquire_owned().await;
-        // Rendering many series or rules takes a while, and this thread also accepts connections.
-        // The rendering keeps both permits even if its client disconnects.
-        let page = spawn_blocking(move || {
-            let _renderer = renderer;
-            let Page { status, content_type, text } = render();
-            (status, [(CONTENT_TYPE, content_type)], permit.hold(text))
-        });
-        match page.await {
-            Ok(page) => page.into_response(),
+        match self.collect(permit, render).await {
+            Ok((Page { status, content_type, text }, permit)) => {
+                (status, [(CONTENT_TYPE, content_type)], permit.hold(text)).into_response()
+            }
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         }
+    }
+
+    /// The result of `collect`, and `permit` for the page with it.
+    ///
+    /// # Errors
+    ///
+    /// `collect` panicked.
+    pub(super) async fn collect<T: Send + 'static>(
+        &self,
+        permit: Permit,
+        collect: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<(T, Permit), JoinError> {
+        let renderer = Arc::clone(&self.renderers).acquire_owned().await;
+        // Reading many series or rules takes a while, and this thread also accepts connections. It keeps
+        // both permits even if its client disconnects.
+        let collected = spawn_blocking(move || {
+            let _renderer = renderer;
+            (collect(), permit)
+        });
+        collected.await
     }
 }
 
@@ -133,6 +147,32 @@ mod tests {
                 assert_eq!(one.await.unwrap().status(), StatusCode::OK);
             }
         });
+    }
+
+    #[tokio::test]
+    async fn a_collection_keeps_its_permits_without_its_client() {
+        let pages = Pages::new(1, Arc::default());
+        let permit = pages.permits().try_acquire(None).unwrap();
+        let (arrived, mut arrivals) = unbounded_channel();
+        let (go, gate) = std_mpsc::channel::<()>();
+        let client = tokio::spawn({
+            let pages = pages.clone();
+            async move {
+                let collect = move || {
+                    arrived.send(()).unwrap();
+                    let _ = gate.recv();
+                };
+                pages.collect(permit, collect).await
+            }
+        });
+        arrivals.recv().await.unwrap();
+        client.abort();
+        assert!(client.await.unwrap_err().is_cancelled());
+        assert!(pages.permits().try_acquire(None).is_none());
+        assert_eq!(pages.renderers.available_permits(), CONCURRENT_MAX - 1);
+        drop(go);
+        let all = u32::try_from(CONCURRENT_MAX).unwrap();
+        assert!(pages.renderers.acquire_many(all).await.is_ok());
     }
 
     #[tokio::test]

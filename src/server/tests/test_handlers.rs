@@ -13,6 +13,7 @@ use crate::server::{
     ActivityQuery, AdminApi, ChangeError, CounterError, Decide, LiveFeed, PlansRefusal,
     PlansRequest, RestOfPage,
 };
+use crate::telemetry::LimitedCounter;
 use crate::usage::{UsageAnswer, UsageFailure, UsageQuery};
 
 /// A verdict with every field filled.
@@ -169,8 +170,12 @@ impl AdminApi for FixedPages {
         Box::new(move || serde_json::json!({"domain": query.domain}))
     }
 
-    async fn limited(&self) -> Result<serde_json::Value, String> {
-        Err("defect".into())
+    fn most_denied(&self) -> Vec<LimitedCounter> {
+        panic!("defect")
+    }
+
+    async fn limited(&self, _: Vec<LimitedCounter>) -> serde_json::Value {
+        serde_json::json!({"counters": []})
     }
 
     fn changes(&self) -> serde_json::Value {

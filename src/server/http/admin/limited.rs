@@ -20,12 +20,14 @@ pub(super) fn router<A: AdminApi>(api: Arc<A>, pages: Pages) -> Router {
 }
 
 async fn show<A: AdminApi>(State((api, pages)): LimitedState<A>) -> Response {
-    // It may wait for the store, so it has no renderer.
     let Some(permit) = pages.permits().try_acquire(None) else { return permits::busy() };
-    let text = match api.limited().await {
-        Ok(page) => page.to_string(),
-        Err(reason) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, reason),
+    let source = Arc::clone(&api);
+    let (counters, permit) = match pages.collect(permit, move || source.most_denied()).await {
+        Ok(collected) => collected,
+        Err(error) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     };
+    // It may wait for the store, so it has no renderer.
+    let text = api.limited(counters).await.to_string();
     let headers = [(CACHE_CONTROL, "no-store"), (CONTENT_TYPE, "application/json")];
     (headers, permit.hold(text)).into_response()
 }
