@@ -134,10 +134,12 @@ impl RedisPlans {
         // A request waits, so the breaker of the node and the timeout of the store apply.
         let timeout = self.store.timeout().unwrap_or(self.timeout);
         let reply = self.store.command(CUSTOMERS_KEY, &words, CommandBound::small(timeout)).await;
-        let found = reply.ok();
-        let found = found.as_ref().and_then(RedisValue::list);
+        let found = reply.as_ref().ok().and_then(RedisValue::list);
         let Some(found) = found.filter(|found| found.len() == customers.len()) else {
             self.metrics.failed_lookups.fetch_add(1, Ordering::Relaxed);
+            if let Err(error) = reply {
+                self.lookups.failed(customers.len(), error);
+            }
             return;
         };
         self.metrics.lookups.fetch_add(1, Ordering::Relaxed);

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::store::StoreError;
 use crate::time::Micros;
 
 /// The tokens of a full bucket, in seconds of its rate. An instance that starts knows no customer.
@@ -34,12 +35,12 @@ pub(super) struct AdmittedCustomers<'c> {
 impl LookupBudget {
     /// A full bucket with a rate of `per_second` customers, which must not be 0.
     pub(super) fn new(per_second: u32) -> LookupBudget {
-        let period = NANOS_PER_SECOND / u64::from(per_second.max(1));
+        let period = (NANOS_PER_SECOND / u64::from(per_second.max(1))).max(1);
         LookupBudget { period, full_at: AtomicU64::new(0) }
     }
 
-    /// Takes the tokens of `customers` at `now`: those in memory first, and then the new ones. Too few
-    /// tokens for all new ones are tokens for none.
+    /// Takes the tokens of `customers` at `now`: those in memory first, and then the new ones, each in
+    /// their order until the tokens are spent.
     pub(super) fn admit<'c>(
         &self,
         customers: &[&'c str],
@@ -51,22 +52,38 @@ impl LookupBudget {
             customers.iter().copied().partition(|customer| is_in_memory(customer));
         let mut admitted = Vec::with_capacity(customers.len());
         for (some, most) in [(known, capacity), (new, capacity / 2)] {
-            if !some.is_empty() && self.takes(some.len(), most, now) {
-                admitted.extend(some);
-            }
+            let tokens = if some.is_empty() { 0 } else { self.take(some.len(), most, now) };
+            admitted.extend(some.into_iter().take(tokens));
         }
         AdmittedCustomers { skipped: customers.len() - admitted.len(), customers: admitted }
     }
 
-    /// Takes `tokens`, if the bucket then lacks at most `most` nanoseconds of its rate.
-    fn takes(&self, tokens: usize, most: u64, now: Micros) -> bool {
+    /// Takes at most `tokens`, so that the bucket then lacks at most `most` nanoseconds of its rate. Returns
+    /// how many.
+    fn take(&self, tokens: usize, most: u64, now: Micros) -> usize {
         let now = now.0.saturating_mul(1_000);
-        let length = self.period.saturating_mul(tokens as u64);
+        let mut taken = 0;
         let next = |full_at: u64| {
-            let next = full_at.max(now).saturating_add(length);
-            (next - now <= most).then_some(next)
+            let start = full_at.max(now);
+            let room = most.saturating_sub(start - now) / self.period;
+            taken = tokens.min(usize::try_from(room).unwrap_or(usize::MAX));
+            let length = self.period.saturating_mul(taken as u64);
+            (taken > 0).then(|| start.saturating_add(length))
         };
-        self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+        let updated = self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+        if updated.is_ok() { taken } else { 0 }
+    }
+
+    /// Gives the tokens of `customers` back, if their call failed before it was sent to Redis.
+    pub(super) fn failed(&self, customers: usize, error: StoreError) {
+        let is_unsent =
+            matches!(error, StoreError::BreakerOpen | StoreError::Busy | StoreError::Unreachable);
+        if is_unsent {
+            let length = self.period.saturating_mul(customers as u64);
+            let back = |full_at: u64| Some(full_at.saturating_sub(length));
+            // It always has a next value.
+            let _ = self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
+        }
     }
 }
 
@@ -125,6 +142,29 @@ mod tests {
         }
         let none = AdmittedCustomers { customers: Vec::new(), skipped: 2 };
         assert_eq!(admit(&["known", "a"]), none);
+    }
+
+    /// A request may name more new customers than the upper half of the bucket has tokens.
+    #[test]
+    fn many_new_customers_of_a_request_are_admitted_up_to_the_bound() {
+        let budget = LookupBudget::new(1);
+        let many = ["a", "b", "c", "d", "e", "f", "g"];
+        let first = budget.admit(&many, |_| false, START);
+        assert_eq!((first.customers, first.skipped), (many[..5].to_vec(), 2));
+        let next = budget.admit(&many[5..], |_| false, after(1_000));
+        assert_eq!((next.customers, next.skipped), (vec!["f"], 1));
+    }
+
+    #[test]
+    fn calls_that_were_not_sent_take_no_tokens() {
+        for error in StoreError::ALL {
+            let budget = LookupBudget::new(1);
+            assert_eq!(budget.admit(&["a", "b"], |_| false, START).skipped, 0);
+            budget.failed(2, error);
+            let is_unsent = matches!(error.name(), "breaker_open" | "busy" | "unreachable");
+            let expected = if is_unsent { 5 } else { 3 };
+            assert_eq!(admitted(&budget, 10, false, START), expected, "{error:?}");
+        }
     }
 
     /// Neither a very early nor a very late instant, nor a high rate, causes an overflow.
