@@ -58,6 +58,8 @@ fn quotas_shows_the_share_of_each_holder() {
     let tried = post(weir.admin, "/try", body).json();
     let note = tried["descriptors"][0]["note"].as_str().expect("a note");
     assert!(note.starts_with("RLQS divides this limit"), "{note}");
+    // Without a share, the fallback decides, or the counter.
+    assert!(note.contains("the share of this instance usually decides"), "{note}");
     assert_eq!(kinds(&quotas(&weir, "")["quotas"][0]), ["envoy"], "a trial makes no holder");
 
     // The first call makes this instance a holder as well.

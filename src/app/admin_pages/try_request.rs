@@ -121,8 +121,8 @@ fn notes(tried: &TriedDescriptor<'_>) -> Vec<String> {
     }
     if tried.is_divided {
         notes.push(
-            "RLQS divides this limit: the share of this instance decides, and not the counter that \
-             was tried; see /quotas."
+            "RLQS divides this limit: the share of this instance usually decides, and not the \
+             counter that was tried; see /quotas."
                 .into(),
         );
     }
