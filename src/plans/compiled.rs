@@ -129,9 +129,20 @@ pub(super) struct PlanCompiler {
 impl PlanCompiler {
     /// The numbers of `book` for the rules.
     pub(super) fn compile(&self, book: Arc<PlanBook>) -> CompiledBook {
+        #[cfg(test)]
+        if let Some(meanwhile) = MEANWHILE.take() {
+            meanwhile();
+        }
         let (uses, warnings) = compile(&book, &self.uses);
         CompiledBook { book, uses, warnings }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What a test does during the next compilation of its thread.
+    pub(super) static MEANWHILE: std::cell::RefCell<Option<Box<dyn FnOnce()>>> =
+        const { std::cell::RefCell::new(None) };
 }
 
 /// The uses by their ids.

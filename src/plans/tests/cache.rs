@@ -1,8 +1,12 @@
 //! Tests of the cache of customers, for a source that is asked about each of them.
 
 use std::collections::HashMap;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use super::*;
+use crate::plans::compiled::MEANWHILE;
 use crate::plans::plan_names::NAMES_MAX;
 use crate::testing::Rng;
 
@@ -67,8 +71,46 @@ fn a_reply_from_before_a_change_is_asked_again() {
     assert_eq!(limit_of(&plans, &rules, "acme"), "unknown");
 }
 
-/// The compilation of plans for many rules takes long. A change meanwhile does not wait for it, else this
-/// test would not end, and is not lost.
+/// Has another thread assign a plan during the next compilation of this thread, which fails if the change
+/// waits for the end of the compilation.
+fn assign_during_compilation(plans: &Arc<Plans>) {
+    let plans = Arc::clone(plans);
+    MEANWHILE.set(Some(Box::new(move || {
+        let (done, changed) = mpsc::channel();
+        thread::spawn(move || {
+            plans.assign("acme", Some("pro"));
+            // After a failure, nothing waits for it.
+            let _ = done.send(());
+        });
+        let changed = changed.recv_timeout(Duration::from_secs(30));
+        changed.expect("a change does not wait for a compilation");
+    })));
+}
+
+/// The compilation of plans for many rules takes long.
+#[test]
+fn no_change_waits_for_a_compilation() {
+    let rules = of_default();
+    let ways: [fn(&Plans, &RuleSet); 3] = [
+        |plans, _| plans.publish_book(book(BOOK)),
+        |plans, rules| plans.use_rules(rules),
+        |plans, _| {
+            let book = book(BOOK);
+            let table = plans.table(&book, 1).finish();
+            plans.publish(book, table);
+        },
+    ];
+    for (way, publish) in ways.into_iter().enumerate() {
+        let plans = with_cache(100);
+        plans.publish_book(book(BOOK));
+        let changes = plans.changes();
+        assign_during_compilation(&plans);
+        publish(&plans, &rules);
+        assert_eq!(plans.changes(), changes + 1, "a compilation, and a change meanwhile: {way}");
+    }
+}
+
+/// A change during a compilation is not lost.
 #[test]
 fn changes_during_a_compilation_are_kept() {
     let (plans, rules) = (with_cache(100), of_default());
