@@ -146,7 +146,7 @@ mod tests {
 
     /// A request may name more new customers than the upper half of the bucket has tokens.
     #[test]
-    fn many_new_customers_of_a_request_are_admitted_up_to_the_bound() {
+    fn many_new_customers_are_admitted_up_to_the_bound() {
         let budget = LookupBudget::new(1);
         let many = ["a", "b", "c", "d", "e", "f", "g"];
         let first = budget.admit(&many, |_| false, START);
