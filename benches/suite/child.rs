@@ -143,7 +143,8 @@ impl Server {
         stream.read_to_string(&mut text)?;
         let sum = |name: &str| -> f64 {
             let lines = text.lines().filter(|line| line.starts_with(name));
-            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+            // The sum of nothing is -0.
+            0.0 + lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
         };
         let decided = sum("weir_requests_total{");
         ensure!(decided > 0.0, "the metrics show no decision: {text:.200}");
