@@ -311,7 +311,7 @@ docs: helm-docs ## generate the pages of settings and values
 
 # The second command compiles the costs that the first one takes from the figures of `make bench`.
 docs-settings:
-	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --quiet --lib measured_costs_match
+	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --workspace --quiet --lib measured_costs_match
 	WEIR_WRITE_DOCS=1 $(CARGO) test --locked --workspace --quiet --lib generated_docs_match
 
 helm-docs: target/helm/venv/installed docs-settings

@@ -1,7 +1,8 @@
-//! Measured costs, each with its source. They are those of the machine of docs/design/performance.md.
+//! Measured costs, each with its source. They are those of one machine.
 //!
-//! `make docs` writes the values that docs/design/performance/figures.csv has, by
-//! `tests/published_costs.rs`.
+//! `make docs` writes the values that docs/design/performance/capacity.csv has, by
+//! `tests/published_costs.rs`. That file has the figures of an earlier `make bench`;
+//! docs/design/capacity.md says why.
 //!
 //! No page states these costs, so the model lacks them: a write and a wake-up of Redis while it is
 //! busy, a step by algorithm, the memory of a counter in Redis, a call from memory at a low rate,
@@ -9,11 +10,10 @@
 
 use serde::Serialize;
 
-/// CPU seconds of an instance for a call without a step in Redis: `weir from memory`, saturated, in the
-/// table of servers in docs/design/performance.md.
+/// CPU seconds of an instance for a call without a step in Redis: `weir from memory`, saturated.
 pub(super) const INSTANCE_CALL: f64 = 1.01e-5;
 
-/// CPU seconds of an instance for a call with one step: `weir on Redis`, saturated, in the same table.
+/// CPU seconds of an instance for a call with one step: `weir on Redis`, saturated.
 const INSTANCE_CALL_WITH_STEP: f64 = 1.95e-5;
 
 /// The same at a low rate, at which the threads wake up for each call: one instance of the small

@@ -1,4 +1,4 @@
-//! The costs of the model that docs/design/performance/figures.csv has, and their constants.
+//! The costs of the model that docs/design/performance/capacity.csv has, and their constants.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ const ACHIEVED_MIN: f64 = 98.0;
 const PACED_LOADS: [(&str, &str); 3] =
     [("open", "memory"), ("open", "Redis"), ("1 x 1000", "weir, fixed_window")];
 
-const FIGURES: &str = include_str!("../../../docs/design/performance/figures.csv");
+const FIGURES: &str = include_str!("../../../docs/design/performance/capacity.csv");
 
 /// The median of a row of the figures.
 pub(super) fn figure(name: &str) -> f64 {
