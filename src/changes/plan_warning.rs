@@ -5,13 +5,15 @@ use super::rule_names::named;
 use crate::rules::{Found, RuleSet};
 
 /// The warning about a changed rule.
-const OF_RULE: &str = "the rule takes its numbers from plans (`limit_from`); until the change ends, its numbers \
-     replace those of every plan, higher and lower ones and `unlimited`; to change one customer \
-     only, change the limit of the descriptor, or the plan";
+const OF_RULE: &str = "the rule takes its numbers from plans (`limit_from`); until the change \
+                       ends, its numbers replace those of every plan, higher and lower ones and \
+                       `unlimited`; to change one customer only, change the limit of the \
+                       descriptor, or the plan";
 
 /// The warning about a changed descriptor.
-const OF_DESCRIPTOR: &str = "the rule takes its numbers from plans (`limit_from`); until the change ends, its numbers \
-     replace those of the plan of this descriptor, also if the plan changes";
+const OF_DESCRIPTOR: &str = "the rule takes its numbers from plans (`limit_from`); until the \
+                             change ends, its numbers replace those of the plan of this \
+                             descriptor, also if the plan changes";
 
 /// What a caller of `change` may not expect: a changed limit replaces the numbers of plans. `None` without
 /// a rule that uses plans.
