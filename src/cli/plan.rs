@@ -58,7 +58,7 @@ pub(crate) struct PlanArgs {
     /// Workers of an instance, one per core [default: `grpc.workers`, or 2 if that is `auto`]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     workers: Option<u32>,
-    /// Round trip to Redis, such as 1ms [default: the measured one of docs/design/performance.md]
+    /// Round trip to Redis, such as 1ms [default: the measured one of docs/design/capacity.md]
     #[arg(long, value_name = "TIME", value_parser = round_trip)]
     round_trip: Option<Duration>,
     /// Print the plan as JSON.
