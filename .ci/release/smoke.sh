@@ -19,6 +19,7 @@ if [ -n "$image" ]; then
 else
     "$weir" serve --rules examples/rules > "$work/log" 2>&1 &
     process=$!
+    # `|| true`: a weir that ends by the signal does not change the result.
     trap 'kill "$process" 2>/dev/null && wait "$process" || true; cat "$work/log" >&2; rm -rf "$work"' EXIT
     is_up() {
         # Not another weir on this machine.
