@@ -132,9 +132,7 @@ impl Follower {
                 }
             };
             let Some(ChangePage { changes, position: next, is_full }) = page else {
-                self.resync().await?;
-                source.metrics.resyncs.fetch_add(1, Ordering::Relaxed);
-                return Ok(());
+                return self.resync().await;
             };
             // First the plans, which may be new, then their customers. If the plans are not read, the
             // page is read again.
@@ -173,8 +171,11 @@ impl Follower {
         let reply = source.command(CHANGES_KEY, &last_command()).await.map_err(store_text)?;
         let last = read_last(&reply).map_err(|MalformedStream| stream_text())?;
         self.read_plans(last == StreamPosition::Empty).await?;
+        // Counted before requests see the effect, so that who sees it finds it in the metrics.
+        if self.position.replace(last).is_some() {
+            source.metrics.resyncs.fetch_add(1, Ordering::Relaxed);
+        }
         source.plans.forget_customers();
-        self.position = Some(last);
         Ok(())
     }
 
