@@ -4,6 +4,7 @@ import io.envoyproxy.envoy.service.ratelimit.v3.RateLimitRequest;
 import io.envoyproxy.envoy.service.ratelimit.v3.RateLimitResponse.Code;
 import io.envoyproxy.envoy.service.ratelimit.v3.RateLimitServiceGrpc;
 import io.envoyproxy.envoy.service.ratelimit.v3.RateLimitServiceGrpc.RateLimitServiceBlockingStub;
+import io.grpc.ConnectivityState;
 import io.grpc.Grpc;
 import io.grpc.InsecureChannelCredentials;
 import io.grpc.ManagedChannel;
@@ -11,6 +12,8 @@ import io.grpc.Status;
 import io.grpc.StatusRuntimeException;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
 
 /** Asks weir whether four requests of a user may pass: ADDRESS [DEADLINE_MS]. */
@@ -34,6 +37,17 @@ public final class Client {
         .build();
   }
 
+  /** Ends the pause before a new connection every 5 s. The pauses of grpc-java reach two minutes. */
+  private static void limitPauses(ManagedChannel channel, ScheduledExecutorService timer) {
+    Runnable reconnect =
+        () -> {
+          if (channel.getState(false) == ConnectivityState.TRANSIENT_FAILURE) {
+            channel.resetConnectBackoff();
+          }
+        };
+    timer.scheduleWithFixedDelay(reconnect, 5, 5, TimeUnit.SECONDS);
+  }
+
   /** Whether a request of a user may pass. Without a decision it passes. */
   private boolean mayPass(String user, long hits, long deadlineMs) {
     var entry = RateLimitDescriptor.Entry.newBuilder().setKey("user").setValue(user);
@@ -54,6 +68,8 @@ public final class Client {
   public static void main(String[] args) throws InterruptedException {
     long deadlineMs = args.length > 1 ? Long.parseLong(args[1]) : 50;
     ManagedChannel channel = connect(args[0]);
+    ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor();
+    limitPauses(channel, timer);
     Client client = new Client(channel);
     // A peek (0 hits) connects, and loads classes, before the first request.
     client.mayPass("alice", 0, 5_000);
@@ -63,6 +79,7 @@ public final class Client {
     if (!client.failures.isEmpty()) {
       System.err.println("failures: " + client.failures);
     }
+    timer.shutdownNow();
     channel.shutdownNow().awaitTermination(5, TimeUnit.SECONDS);
   }
 }
