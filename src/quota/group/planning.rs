@@ -15,10 +15,14 @@ impl QuotaGroup {
         let mut raises = Vec::new();
         let mut needed = 0_u64;
         self.holders.values_mut().for_each(|holder| holder.end(now));
-        for (id, target) in self.targets(now) {
+        let division = self.division(now);
+        // The ledger lost writes, or a limit was lowered: even the smallest excess ends.
+        let over = division.is_over();
+        for (id, target) in division.targets() {
             let Some(holder) = self.holders.get_mut(&id) else { continue };
             let (share, target) = (holder.share(), holder.capped(target, now, &self.config));
-            if !is_significant(share, target, holder.renews()) {
+            let must_lower = over && target < share;
+            if !must_lower && !is_significant(share, target, holder.renews()) {
                 continue;
             }
             if target > share {
@@ -55,8 +59,8 @@ impl QuotaGroup {
         changes
     }
 
-    /// The targets of own holders that report.
-    pub(super) fn targets(&self, now: Micros) -> Vec<(HolderId, u64)> {
+    /// The holders of all instances, of which the own ones that report are lowered and raised.
+    fn division(&self, now: Micros) -> Division {
         let mut division = Division::default();
         for (id, holding) in self.view.holdings(now) {
             let own = self.holders.get(id).filter(|own| !own.taken_over);
@@ -76,7 +80,7 @@ impl QuotaGroup {
                 division.add(*id, want, holder.share());
             }
         }
-        division.targets()
+        division
     }
 
     /// Whether the report of a holder of another instance is overdue.

@@ -42,6 +42,12 @@ impl Division {
         self.holders.push((holder, want, share));
     }
 
+    /// Whether the present shares exceed the quota together.
+    pub(super) fn is_over(&self) -> bool {
+        let shares = self.holders.iter().map(|(_, _, share)| *share);
+        shares.fold(self.silent, u64::saturating_add) > SHARES
+    }
+
     /// The target of every holder that reports, ordered by holder. Every instance with the same snapshot
     /// calculates the same targets, and their sum is at most [`SHARES`] minus the silent shares.
     pub(super) fn targets(mut self) -> Vec<(HolderId, u64)> {
