@@ -181,8 +181,12 @@ impl OwnHolder {
     }
 
     /// An Envoy whose assignment expired uses nothing. It gets another one if it still reports.
+    ///
+    /// Another instance, whose clock may be ahead, gives the share away when the holding expires by that
+    /// clock. So the share ends here before any clock is there, and is not claimed again by
+    /// [`Change::held`]. The assignment has expired by then: it ends a whole grace before the holding.
     pub(super) fn end(&mut self, now: Micros) {
-        if self.until <= now {
+        if self.until <= now.saturating_add(CLOCK_SLACK) {
             self.share = 0;
             self.old = 0;
             self.renew = true;
