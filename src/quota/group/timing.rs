@@ -10,6 +10,10 @@ const READ_PERIOD: Micros = Micros::SECOND;
 /// How often it is read while own holders should get more, but there is no room yet.
 const UNMET_READ_PERIOD: Micros = Micros::from_millis(500);
 
+/// How often it is read while no share is raised after an outage. A further outage would prevent the others
+/// from writing their holders again, so it must be noticed: the time starts again after it.
+const RECOVERY_READ_PERIOD: Micros = Micros::from_millis(500);
+
 /// How often a shared ledger is read otherwise, so that a holder elsewhere soon gets its part.
 const LONE_READ_PERIOD: Micros = Micros::from_secs(2);
 
@@ -27,6 +31,7 @@ impl QuotaGroup {
         let asked = self.view.asked()?;
         let foreign = self.view.holdings(now).any(|(id, _)| !self.holders.contains_key(id));
         let period = match (foreign, self.unmet) {
+            _ if now < self.no_raise_until => RECOVERY_READ_PERIOD,
             (true, true) => UNMET_READ_PERIOD,
             (true, false) => READ_PERIOD,
             (false, _) => LONE_READ_PERIOD,
