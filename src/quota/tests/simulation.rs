@@ -39,6 +39,20 @@ use crate::time::Micros;
 /// Seeds of an ordinary run, for each theme.
 const SEEDS: u64 = 1;
 
+/// Seeds that once broke a law.
+const REGRESSIONS: [(Theme, u64); 6] = [
+    // An excess was too small to be lowered.
+    (Theme::FailOver, 262),
+    (Theme::Flush, 272),
+    (Theme::Reload, 156),
+    // A share was claimed again after another clock had ended it.
+    (Theme::Outages, 368),
+    // An instance did not notice a second outage, and raised shares before the others had written theirs.
+    (Theme::OutagesRenewed, 961),
+    // A fast demand was measured over the idle time before it.
+    (Theme::Demand, 817),
+];
+
 const SMALL: Size = Size { envoys: 6, quotas: 2, per_envoy: 2, length: 120, changes: 2, faults: 1 };
 
 fn number(name: &str) -> Option<u64> {
@@ -116,6 +130,14 @@ fn laws_hold_on_random_schedules() {
         );
     }
     assert!(all.is_empty(), "{all:#?}");
+}
+
+#[test]
+fn laws_hold_on_seeds_that_broke_them() {
+    for (theme, seed) in REGRESSIONS {
+        let figures = run(seed, theme, SMALL, Division::Groups);
+        assert!(figures.violations.is_empty(), "{theme:?} {seed}: {:#?}", figures.violations);
+    }
 }
 
 /// The first law finds a wrong division: the whole quota for every holder.
