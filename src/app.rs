@@ -20,6 +20,7 @@ use crate::store::{GuardedStore, MemoryStore, RedisStore};
 use crate::telemetry::{
     self, Decisions, Exporter, OtlpError, Requests, SeriesBudget, TopDenied, Traces,
 };
+use crate::thread_priority;
 use crate::time::{Clock, SystemClock};
 use crate::usage::UsageNames;
 use crate::xds::{self, RulesByXds, XdsError};
@@ -174,6 +175,7 @@ fn reloader(
 ) -> io::Result<SyncSender<()>> {
     let (request, requested) = sync_channel(1);
     thread::Builder::new().name("weir-reload".into()).spawn(move || {
+        thread_priority::lower();
         for () in requested {
             rules.reload(Trigger::Signal);
             if let Some(files) = &plan_files {

@@ -27,6 +27,7 @@
 //! - [`sharded`], [`histogram`]: metrics as atomics, in one shard per core and at most 8 shards.
 //! - `outage_log`: bounds the log lines about a connection that fails and recovers.
 //! - `line_rate`: bounds the lines that a log gets per second.
+//! - `thread_priority`: lowers the priority of threads with long work.
 //! - `connect`, `backoff`: the addresses of a server in their order, and the pauses between attempts.
 //! - [`tls`]: certificate files, their reload and name checks, for the server and the clients of Redis
 //!   and xDS.
@@ -137,6 +138,7 @@ pub mod store_error;
 pub mod telemetry;
 #[cfg(test)]
 mod testing;
+mod thread_priority;
 pub mod time;
 pub mod tls;
 pub mod usage;

@@ -17,6 +17,7 @@ use std::{io, thread};
 use arc_swap::ArcSwap;
 
 use crate::bounded_file;
+use crate::thread_priority;
 use crate::time::{Clock, Micros, SystemClock};
 
 mod debounce;
@@ -62,7 +63,11 @@ impl Watcher {
         let mut watch =
             Watch { paths, watch_set, fs_events, clock, debounce, known, digest, changed };
         let watcher = Watcher { wake, ended: ended.clone() };
-        thread::Builder::new().name(thread.to_owned()).spawn(move || watch.run(&woken, &ended))?;
+        thread::Builder::new().name(thread.to_owned()).spawn(move || {
+            // A large file takes seconds, and calls need the processors meanwhile.
+            thread_priority::lower();
+            watch.run(&woken, &ended);
+        })?;
         Ok(watcher)
     }
 

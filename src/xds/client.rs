@@ -17,6 +17,7 @@ use super::{RulesByXds, XdsError};
 use crate::backoff::Backoff;
 use crate::outage_log::OutageLog;
 use crate::settings::XdsSettings;
+use crate::thread_priority;
 use crate::time::{Clock, SystemClock};
 use crate::tls::TlsError;
 
@@ -60,7 +61,11 @@ pub fn start(
     let Some(server) = Server::new(settings, clock)? else { return Ok(None) };
     let status = Arc::new(XdsStatus::default());
     server.read_certificates(&status);
-    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        // The threads of `spawn_blocking`, which compile rules.
+        .on_thread_start(thread_priority::lower)
+        .build()?;
     let cache_updates = settings.cache_file.as_ref().map(|path| {
         let address = settings.server.as_deref().unwrap_or_default();
         let cache = Cache::new(path, address, &settings.node_id, settings.max_message_bytes);

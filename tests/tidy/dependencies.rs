@@ -16,6 +16,7 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
     ("line_rate", "time"),
     ("backoff", ""),
     ("connect", ""),
+    ("thread_priority", ""),
     ("tls", "bounded_file"),
     ("yaml", ""),
     ("spelling", ""),
@@ -82,12 +83,16 @@ pub(crate) const ALLOWED_DEPENDENCIES: &[(&str, &str)] = &[
         "bounded_file atomic_count client_address tls time limit descriptor lease_rollback \
          decision settings telemetry proto usage",
     ),
-    ("xds", "bounded_file escape outage_log backoff connect tls time rules settings proto"),
+    (
+        "xds",
+        "bounded_file escape outage_log backoff connect thread_priority tls time rules settings \
+         proto",
+    ),
     (
         "app",
-        "bounded_file escape time client_address limit descriptor key store changes decision \
-         decision_recorder rules plans modes limiter rlqs plan_sources telemetry request_log \
-         server settings usage xds",
+        "bounded_file escape time client_address thread_priority limit descriptor key store \
+         changes decision decision_recorder rules plans modes limiter rlqs plan_sources telemetry \
+         request_log server settings usage xds",
     ),
     (
         "cli",
