@@ -32,3 +32,5 @@ local function run_one(key, argument, raw)
   end
   return (allowed and PASS or FAIL) .. state
 end
+
+local run_repeated -- fixed_window alone has it: see repeated.lua

@@ -6,7 +6,8 @@
 --            kind           1 byte   letter of the kind of state
 --            tiers          1 byte   number of tiers
 --          then per step
---            act            1 byte   TAKE (0 hits: peek), GIVE_BACK, OPEN (take under a lease), CLOSE
+--            act            1 byte   TAKE (0 hits: peek), GIVE_BACK, OPEN (take under a lease), CLOSE,
+--                                    REPEAT (several equal steps: see repeated.lua)
 --            count denied   1 byte   0 or 1
 --            now            7 bytes  the step's instant, us since the epoch
 --            hits           7 bytes  without sign
@@ -20,7 +21,7 @@
 --          UNREADABLE and does not run; if its run is alone in the call, the call returns the error. All
 --          integers are below 2^53, so doubles hold them exactly.
 
-local TAKE, GIVE_BACK, OPEN, CLOSE = 0, 1, 2, 3
+local TAKE, GIVE_BACK, OPEN, CLOSE, REPEAT = 0, 1, 2, 3, 4
 local RUN_HEAD, HEAD = '>BBBBI7I7', '>BBI7I7'
 local PASS, FAIL, UNREADABLE = '\1', '\0', '\2'
 

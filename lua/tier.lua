@@ -133,6 +133,7 @@ local function run(key, argument, raw)
     local reply = run_one(key, argument, raw)
     if reply then return answer(reply) end
   end
+  if argument:byte(3) == REPEAT then return run_repeated(key, argument, raw) end
   run_general = run_general or general()
   run_general(key, argument, raw)
 end

@@ -1,7 +1,7 @@
 //! Packs steps into as few script calls as possible.
 //!
 //! A run is the steps on one counter in their order of arrival. A script reads and writes the
-//! counter once per run.
+//! counter once per run. Equal steps on a fixed window are sent as one step and a number.
 //!
 //! **Invariant:** all steps of a batch on one counter are in one call, so they cannot overtake each
 //! other.
@@ -12,6 +12,10 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::script::{EncodedStep, Script};
+
+mod repeated;
+
+pub use repeated::REPEATED_WITHIN;
 
 /// Reply for a run whose counter could not be read. None of its steps ran.
 const UNREADABLE: u8 = 2;
@@ -48,6 +52,8 @@ struct Run<K, T> {
     key: K,
     head: [u8; 2],
     combinable: bool,
+    /// The argument stands for all steps by one step and their number.
+    is_repeated: bool,
     argument: Vec<u8>,
     /// Each step's item, and the length of its reply in bytes.
     steps: SmallVec<[(T, usize); 1]>,
@@ -90,12 +96,11 @@ impl<K: Clone + Eq + Hash + AsRef<[u8]>, T> StepBatch<K, T> {
         call.steps += 1;
         call.plain &= encoded.plain;
         if let Some((_, run)) = known
-            && call.runs[run].accepts(encoded)
+            && let run = &mut call.runs[run]
+            && run.accepts(encoded)
         {
-            let run = &mut call.runs[run];
-            run.argument.extend_from_slice(&encoded.body);
             call.combined += if run.steps.len() == 1 { 2 } else { 1 };
-            run.steps.push((item, encoded.reply_len));
+            run.push(encoded, item);
             return Ok(());
         }
         // A second run must read what the first one wrote.
@@ -132,11 +137,24 @@ impl<K: AsRef<[u8]>, T> Run<K, T> {
         argument.extend(encoded.head);
         argument.extend_from_slice(&encoded.body);
         let steps = [(item, encoded.reply_len)].into_iter().collect();
-        Run { key, head: encoded.head, combinable: encoded.combinable, argument, steps }
+        let (head, combinable) = (encoded.head, encoded.combinable);
+        Run { key, head, combinable, is_repeated: false, argument, steps }
     }
 
     fn accepts(&self, encoded: &EncodedStep) -> bool {
-        self.combinable && encoded.combinable && self.head == encoded.head
+        let is_combinable = self.combinable && encoded.combinable && self.head == encoded.head;
+        is_combinable && (!self.is_repeated || repeated::is_equal(&self.argument, encoded))
+    }
+
+    fn push(&mut self, encoded: &EncodedStep, item: T) {
+        self.steps.push((item, encoded.reply_len));
+        let is_second = self.steps.len() == 2;
+        self.is_repeated |= is_second && repeated::is_equal(&self.argument, encoded);
+        if self.is_repeated {
+            repeated::repeat(&mut self.argument, self.steps.len());
+        } else {
+            self.argument.extend_from_slice(&encoded.body);
+        }
     }
 }
 
@@ -203,6 +221,18 @@ impl<K: AsRef<[u8]>, T> ScriptCall<K, T> {
                 run.steps.into_iter().for_each(|(item, _)| to(item, StepReply::Unreadable));
                 continue;
             }
+            if run.is_repeated {
+                let split = rest.and_then(|rest| rest.split_at_checked(repeated::REPLY_SIZE));
+                rest = split.map(|(_, after)| after);
+                let before = split.map(|(before, _)| before);
+                let mut next = before.and_then(|before| repeated::replies(&run.argument, before));
+                for (item, _) in run.steps {
+                    let reply = next.as_mut().map(|next| next());
+                    let reply = reply.as_deref();
+                    to(item, reply.map_or(StepReply::Malformed, StepReply::Outcome));
+                }
+                continue;
+            }
             for (item, length) in run.steps {
                 let split = rest.and_then(|rest| rest.split_at_checked(length));
                 rest = split.map(|(_, after)| after);
@@ -213,141 +243,4 @@ impl<K: AsRef<[u8]>, T> ScriptCall<K, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::step::{EntriesTier, FixedWindowTier, Lease, LeaseId, Step, StepParams};
-    use crate::time::Micros;
-
-    fn count(tiers: usize, lease: bool) -> EncodedStep {
-        let tier = FixedWindowTier::new(Micros(1), Micros(1), 3);
-        encoded(StepParams::FixedWindow((0..tiers).map(|_| tier).collect()), lease)
-    }
-
-    fn log() -> EncodedStep {
-        let tier = EntriesTier { after: Micros(1), window: Micros(2), max: 3 };
-        encoded(StepParams::Log([tier].into_iter().collect()), true)
-    }
-
-    fn encoded(params: StepParams, lease: bool) -> EncodedStep {
-        let lease = lease.then_some(Lease::Close(LeaseId::from_bits(1)));
-        EncodedStep::of(&Step { now: Micros(1), hits: 1, count_denied: false, lease, params })
-    }
-
-    /// The items of every run of every call, and the number of steps that must wait.
-    fn packed(
-        max: usize,
-        steps: &[(u16, &'static str, EncodedStep)],
-    ) -> (Vec<Vec<Vec<usize>>>, usize) {
-        let mut batch = StepBatch::new(max);
-        let added = steps.iter().enumerate().position(|(item, (group, key, encoded))| {
-            batch.add(*group, key, encoded, item).is_err()
-        });
-        let runs = |call: ScriptCall<&str, usize>| {
-            let items = |run: Run<_, usize>| run.steps.into_iter().map(|(item, _)| item).collect();
-            call.runs.into_iter().map(items).collect()
-        };
-        let calls = batch.into_calls().into_iter().map(runs).collect();
-        (calls, steps.len() - added.unwrap_or(steps.len()))
-    }
-
-    #[test]
-    fn steps_on_one_counter_form_a_run_in_order() {
-        let [one, two] = [count(1, false), count(2, false)];
-        let (a, b) = (|encoded: &EncodedStep| (0, "a", encoded.clone()), (0, "b", one.clone()));
-        /// The runs of each call, as numbers of steps.
-        type Runs = Vec<Vec<Vec<usize>>>;
-        let table: [(usize, Vec<_>, Runs, usize); 8] = [
-            (9, vec![], vec![], 0),
-            (9, vec![a(&one), b.clone(), a(&one)], vec![vec![vec![0, 2], vec![1]]], 0),
-            // Another number of tiers, or a lease: a separate run in the same call.
-            (9, vec![a(&one), a(&two), a(&two)], vec![vec![vec![0], vec![1, 2]]], 0),
-            (
-                9,
-                vec![a(&one), a(&count(1, true)), a(&count(1, true)), a(&one)],
-                vec![vec![vec![0], vec![1], vec![2], vec![3]]],
-                0,
-            ),
-            // Leases on entry lists join the run of the others.
-            (9, vec![a(&log()), a(&log())], vec![vec![vec![0, 1]]], 0),
-            // Another script must wait for the counter's earlier steps, and so must all later
-            // steps.
-            (9, vec![a(&one), b.clone(), a(&log()), b.clone()], vec![vec![vec![0], vec![1]]], 2),
-            // A full call: other counters start another one, its own counters wait.
-            (2, vec![a(&one), a(&one), b.clone()], vec![vec![vec![0, 1]], vec![vec![2]]], 0),
-            (2, vec![a(&one), a(&one), a(&one), b.clone()], vec![vec![vec![0, 1]]], 2),
-        ];
-        for (max, steps, calls, later) in table {
-            let shown = format!("{max} {steps:?}");
-            assert_eq!(packed(max, &steps), (calls, later), "{shown}");
-        }
-    }
-
-    #[test]
-    fn groups_and_scripts_need_separate_calls() {
-        let steps = [
-            (1, "a", count(1, false)),
-            (2, "b", count(1, false)),
-            (1, "c", count(1, false)),
-            (1, "d", log()),
-        ];
-        let calls = vec![vec![vec![0], vec![2]], vec![vec![1]], vec![vec![3]]];
-        assert_eq!(packed(9, &steps), (calls, 0));
-    }
-
-    #[test]
-    fn a_reply_is_split_by_length() {
-        let call = || {
-            let mut batch = StepBatch::new(9);
-            for (item, key) in ["a", "b", "a", "c"].into_iter().enumerate() {
-                batch.add(0, &key, &count(1, false), item).expect("there is room");
-            }
-            batch.into_calls().remove(0)
-        };
-        assert_eq!((call().steps(), call().combined()), (4, 2));
-        let split = |reply: &[u8]| {
-            let mut parts = Vec::new();
-            call().split_reply(reply, |item, part| {
-                parts.push((
-                    item,
-                    match part {
-                        StepReply::Outcome(bytes) => usize::from(bytes[14]),
-                        StepReply::Unreadable => 100,
-                        StepReply::Malformed => 200,
-                    },
-                ));
-            });
-            parts
-        };
-        let one = |mark: u8| [&[1][..], &[0; 13], &[mark]].concat();
-        let all = [one(1), one(2), one(3), one(4)].concat();
-        assert_eq!(split(&all), [(0, 1), (2, 2), (1, 3), (3, 4)]);
-        let unreadable = [&[UNREADABLE][..], &one(3), &[UNREADABLE]].concat();
-        assert_eq!(split(&unreadable), [(0, 100), (2, 100), (1, 3), (3, 100)]);
-        assert_eq!(split(&all[..50]), [(0, 1), (2, 2), (1, 3), (3, 200)]);
-        assert_eq!(split(&[]), [(0, 200), (2, 200), (1, 200), (3, 200)]);
-    }
-
-    #[test]
-    fn mget_needs_small_counters_with_one_run_each() {
-        let [one, two, lease] = [count(1, false), count(2, false), count(1, true)];
-        let peek = EncodedStep { plain: false, ..count(1, false) };
-        let table: [(&[(&str, &EncodedStep)], bool); 7] = [
-            (&[("a", &one)], false),
-            (&[("a", &one), ("a", &one)], false),
-            (&[("a", &one), ("b", &two), ("a", &one)], true),
-            (&[("a", &one), ("b", &one), ("a", &two)], false),
-            (&[("a", &one), ("b", &lease)], false),
-            (&[("a", &one), ("b", &one), ("b", &peek)], false),
-            (&[("a", &log()), ("b", &log())], false),
-        ];
-        for (steps, mget) in table {
-            let mut batch = StepBatch::new(9);
-            for (key, encoded) in steps {
-                batch.add(0, key, encoded, ()).expect("there is room");
-            }
-            let call = batch.into_calls().remove(0);
-            let expected = call.keys().count() + usize::from(mget);
-            assert_eq!(call.arguments().count(), expected, "{steps:?}");
-        }
-    }
-}
+mod tests;

@@ -102,6 +102,8 @@ struct WalkProfile {
     piling: bool,
     /// Whether time advances by at most a small part of the window.
     slow: bool,
+    /// Whether most operations repeat the one before them, at a near instant.
+    repeats: bool,
 }
 
 /// About sixty operations on one counter of `algorithm`.
@@ -113,11 +115,26 @@ pub(crate) fn walk(algorithm: Algorithm, rng: &mut Rng) -> Vec<Operation> {
         leases: rng.pick(&[0, 2, 2, 9]),
         piling: rng.happens(1, 4),
         slow: rng.happens(1, 3),
+        repeats: rng.happens(1, 3),
     };
     let length = 20 + rng.below(80);
     let changes = rng.happens(1, 4);
     let (mut operations, mut state) = (Vec::<Operation>::new(), None::<State>);
     for _ in 0..length {
+        if let Some(last) = operations.last()
+            && profile.repeats
+            && rng.happens(4, 5)
+        {
+            // Also an instant before the last one: the clock was set back. Not with reservations, whose
+            // time to live depends on the instant.
+            let reserved = matches!(state, Some(State::Reserved(_)));
+            let near = last.now.0.saturating_sub(rng.below(2)) + rng.below(3);
+            let near = if reserved { last.now.0 } else { near };
+            let again = Operation { now: Micros(near), ..last.clone() };
+            again.step().apply(&mut state);
+            operations.push(again);
+            continue;
+        }
         if changes && rng.happens(1, 12) {
             limit = changed(&limit, algorithm, rng);
         }

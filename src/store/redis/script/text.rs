@@ -18,6 +18,7 @@ const PROTOCOL: &str = lua!("protocol");
 const GLOBALS: &str = lua!("globals");
 const FAST_PATH: &str = lua!("fast_path");
 const SINGLE: &str = lua!("single");
+const REPEATED: &str = lua!("repeated");
 const DEQUE: &str = lua!("deque");
 const RESERVATION: &str = lua!("reservation");
 const RUNS: &str = lua!("runs");
@@ -66,23 +67,27 @@ struct ScriptParts {
     /// What the scripts that run steps share.
     shared: &'static [&'static str],
     /// For all calls.
-    all: &'static str,
+    all: String,
     /// The reply to all other calls.
     result: &'static str,
 }
 
 fn parts(script: Script) -> ScriptParts {
-    let parts =
-        |all, result| ScriptParts { fast: String::new(), single: "", shared: &[], all, result };
+    let parts = |all: &[&str], result| {
+        let (fast, all) = (String::new(), lines(all));
+        ScriptParts { fast, single: "", shared: &[], all, result }
+    };
     let steps = |all| ScriptParts { shared: &STEPS, ..parts(all, RESULT) };
-    let tier =
-        |file| ScriptParts { fast: lines(&[file, FAST_PATH]), single: SINGLE, ..steps(TIER) };
+    let tier = |file, all| {
+        let fast = lines(&[file, FAST_PATH]);
+        ScriptParts { fast, single: SINGLE, ..steps(all) }
+    };
     match script {
-        Script::FixedWindow => tier(lua!("fixed_window")),
-        Script::SlidingWindow => tier(lua!("sliding_window")),
-        Script::Gcra => tier(lua!("gcra")),
-        Script::Entries => steps(lua!("entries")),
-        Script::Quota => parts(QUOTA, "return settle(keys[1], runs[1])"),
+        Script::FixedWindow => tier(lua!("fixed_window"), &[TIER, REPEATED]),
+        Script::SlidingWindow => tier(lua!("sliding_window"), &[TIER]),
+        Script::Gcra => tier(lua!("gcra"), &[TIER]),
+        Script::Entries => steps(&[lua!("entries")]),
+        Script::Quota => parts(&[QUOTA], "return settle(keys[1], runs[1])"),
     }
 }
 
@@ -90,7 +95,7 @@ fn parts(script: Script) -> ScriptParts {
 pub(super) fn script(script: Script) -> String {
     let ScriptParts { fast, single, shared, all, result } = parts(script);
     let arguments = "local keys, runs = KEYS, ARGV";
-    lines(&[PROTOCOL, GLOBALS, arguments, &fast, single, &lines(shared), all, result])
+    lines(&[PROTOCOL, GLOBALS, arguments, &fast, single, &lines(shared), &all, result])
 }
 
 /// The text of the library `name`, without comments, because every replica and backup has a copy.
@@ -111,7 +116,7 @@ fn register(name: &str, script: Script) -> String {
         "redis.register_function('{}', function(keys, runs)\nif not call then take_globals() end",
         function(name, script)
     );
-    lines(&["do", &fast, all, &begin, single, result, "end)", "end"])
+    lines(&["do", &fast, &all, &begin, single, result, "end)", "end"])
 }
 
 fn function(library: &str, script: Script) -> String {
@@ -171,6 +176,7 @@ mod tests {
             "local function reservations",
             "local function run_all",
             "local function general",
+            "run_repeated = function",
             "return run_all(",
         ];
         assert!(order.map(at).is_sorted(), "{text}");
