@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::division::Want;
 use super::super::ledger::{Change, HolderId, Holding};
-use super::targets::{Division, is_significant};
+use super::targets::{Division, HolderTarget, is_significant, leaves_room, wanted_raises};
 use super::{QuotaGroup, ledger_view};
 use crate::time::Micros;
 
@@ -18,11 +18,20 @@ impl QuotaGroup {
         let division = self.division(now);
         // The ledger lost writes, or a limit was lowered: even the smallest excess ends.
         let over = division.is_over();
-        for (id, target) in division.targets() {
+        let mut targets = division.targets();
+        for target in &mut targets {
+            if let Some(holder) = self.holders.get(&target.holder) {
+                target.to = holder.capped(target.to, now, &self.config);
+            }
+        }
+        let free = self.view.free(now);
+        let scarce = wanted_raises(&targets) > free;
+        for HolderTarget { holder: id, to: target, .. } in targets {
             let Some(holder) = self.holders.get_mut(&id) else { continue };
-            let (share, target) = (holder.share(), holder.capped(target, now, &self.config));
-            let must_lower = over && target < share;
-            if !must_lower && !is_significant(share, target, holder.renews()) {
+            let (share, renews) = (holder.share(), holder.renews());
+            let gives_room = scarce && leaves_room(share, target);
+            let must_lower = target < share && (over || gives_room);
+            if !must_lower && !is_significant(share, target, renews) {
                 continue;
             }
             if target > share {
@@ -37,7 +46,7 @@ impl QuotaGroup {
         }
         // While others renew without the ledger, what expired in the view may be in use.
         let waits = self.renewed_without_ledger || now < self.no_raise_until;
-        let room = if waits { 0 } else { self.view.free(now) };
+        let room = if waits { 0 } else { free };
         self.unmet = room < needed;
         for (id, raise) in raises {
             let part = u128::from(raise) * u128::from(room.min(needed)) / u128::from(needed.max(1));
@@ -87,5 +96,79 @@ impl QuotaGroup {
     pub(super) fn is_silent(&self, holding: &Holding, now: Micros) -> bool {
         holding.expires.saturating_sub(now)
             < self.config.life().saturating_sub(self.config.silence())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::{GroupConfig, Ledger, Quota, SHARES};
+
+    const QUOTA: Quota = Quota { requests: 3_000, window: Micros::SECOND, burst: 600 };
+
+    const GRACE: Micros = Micros::from_millis(500);
+
+    fn id(number: u64) -> HolderId {
+        HolderId([number, 0])
+    }
+
+    /// A group with its ledger, at an instant.
+    struct Setting {
+        group: QuotaGroup,
+        ledger: Ledger,
+        now: Micros,
+    }
+
+    impl Setting {
+        /// `holders` with a demand of the whole quota each, after three reports.
+        fn saturated(holders: u64) -> Setting {
+            let config = GroupConfig {
+                grace: GRACE,
+                ttl: Micros::from_secs(15),
+                margin: Micros::SECOND,
+                shared: false,
+                relearn_until: Micros::ZERO,
+            };
+            let group = QuotaGroup::new(QUOTA, config);
+            let mut setting = Setting { group, ledger: Ledger::default(), now: Micros::SECOND };
+            for _ in 0..3 {
+                setting.pass(Micros::from_secs(5));
+                (0..holders).for_each(|holder| setting.report(holder, 15_000));
+                setting.settle();
+            }
+            setting
+        }
+
+        fn report(&mut self, holder: u64, hits: u64) {
+            self.group.report(id(holder), hits, self.now).expect("one instance");
+        }
+
+        fn settle(&mut self) {
+            while let Some(settlement) = self.group.settlement(self.now) {
+                let snapshot = self.ledger.settle(&settlement);
+                self.group.settled(Some(&snapshot), self.now, self.now, false);
+            }
+        }
+
+        /// Lets time pass, and settles then.
+        fn pass(&mut self, time: Micros) {
+            self.now = self.now.saturating_add(time);
+            self.settle();
+        }
+
+        fn share(&self, holder: u64) -> u64 {
+            let mut shares = self.group.shares();
+            shares.find(|(known, _, _)| *known == id(holder)).map_or(0, |(_, share, _)| share)
+        }
+    }
+
+    #[test]
+    fn small_excesses_are_lowered_for_another_holder() {
+        let mut setting = Setting::saturated(30);
+        setting.pass(Micros::SECOND);
+        setting.report(30, 15_000);
+        setting.settle();
+        setting.pass(GRACE);
+        assert!(setting.share(30) > SHARES / 31 * 95 / 100, "{} is too little", setting.share(30));
     }
 }

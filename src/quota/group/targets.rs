@@ -50,7 +50,7 @@ impl Division {
 
     /// The target of every holder that reports, ordered by holder. Every instance with the same snapshot
     /// calculates the same targets, and their sum is at most [`SHARES`] minus the silent shares.
-    pub(super) fn targets(mut self) -> Vec<(HolderId, u64)> {
+    pub(super) fn targets(mut self) -> Vec<HolderTarget> {
         self.holders.sort_unstable_by_key(|(holder, _, _)| *holder);
         self.holders.dedup_by_key(|(holder, _, _)| *holder);
         let count = (self.holders.len() as u64).max(1);
@@ -81,8 +81,32 @@ impl Division {
         });
         let wants = if sum > SHARES { wants(SCARCE_PERCENT) } else { generous };
         let targets = divide(&wants).into_iter().map(|share| scaled(share, rest, SHARES));
-        self.holders.iter().map(|(holder, _, _)| *holder).zip(targets).collect()
+        let holders = self.holders.iter().zip(targets);
+        holders
+            .map(|((holder, _, from), to)| HolderTarget { holder: *holder, from: *from, to })
+            .collect()
     }
+}
+
+/// What a holder should have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HolderTarget {
+    pub(super) holder: HolderId,
+    /// The present share.
+    from: u64,
+    pub(super) to: u64,
+}
+
+/// The sum of all significant raises, also of holders of other instances.
+pub(super) fn wanted_raises(targets: &[HolderTarget]) -> u64 {
+    let raises = targets.iter().filter(|target| is_significant(target.from, target.to, false));
+    raises.fold(0, |sum, target| sum.saturating_add(target.to.saturating_sub(target.from)))
+}
+
+/// Whether a holder has so much too much that it is lowered while others wait for room: more than 1 %.
+/// With [`SCARCE_PERCENT`], at most 4 % of the quota are unused then.
+pub(super) fn leaves_room(from: u64, to: u64) -> bool {
+    from.saturating_sub(to) > from / 100
 }
 
 /// `share * up / down`, rounded down; saturates, also for a `down` of 0.
