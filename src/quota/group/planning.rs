@@ -29,7 +29,7 @@ impl QuotaGroup {
         for HolderTarget { holder: id, to: target, .. } in targets {
             let Some(holder) = self.holders.get_mut(&id) else { continue };
             let (share, renews) = (holder.share(), holder.renews());
-            let gives_room = scarce && leaves_room(share, target);
+            let gives_room = scarce && leaves_room(share, target, renews);
             let must_lower = target < share && (over || gives_room);
             if !must_lower && !is_significant(share, target, renews) {
                 continue;
@@ -170,5 +170,43 @@ mod tests {
         setting.settle();
         setting.pass(GRACE);
         assert!(setting.share(30) > SHARES / 31 * 95 / 100, "{} is too little", setting.share(30));
+    }
+
+    /// The new holder needs less than 0.5 % of the share of each other one.
+    #[test]
+    fn a_report_lowers_the_smallest_excess() {
+        let mut setting = Setting::saturated(300);
+        setting.pass(Micros::SECOND);
+        setting.report(300, 15_000);
+        setting.pass(Micros::from_secs(4));
+        (0..=300).for_each(|holder| setting.report(holder, 15_000));
+        setting.settle();
+        setting.pass(GRACE);
+        assert!(
+            setting.share(300) > SHARES / 301 * 95 / 100,
+            "{} is too little",
+            setting.share(300)
+        );
+    }
+
+    /// As after an outage: the holder expired, and the others divided the quota.
+    #[test]
+    fn a_holder_without_demand_gets_its_part_back() {
+        let mut setting = Setting::saturated(2);
+        setting.report(2, 1);
+        setting.pass(Micros::from_secs(5));
+        for _ in 0..6 {
+            setting.pass(Micros::from_secs(5));
+            (0..2).for_each(|holder| setting.report(holder, 15_000));
+            setting.settle();
+        }
+        assert_eq!(setting.share(2), 0);
+        for _ in 0..6 {
+            (0..2).for_each(|holder| setting.report(holder, 15_000));
+            setting.report(2, 0);
+            setting.settle();
+            setting.pass(Micros::from_secs(5));
+        }
+        assert_eq!(setting.share(2), SHARES / 100 / 3);
     }
 }

@@ -103,10 +103,13 @@ pub(super) fn wanted_raises(targets: &[HolderTarget]) -> u64 {
     raises.fold(0, |sum, target| sum.saturating_add(target.to.saturating_sub(target.from)))
 }
 
-/// Whether a holder has so much too much that it is lowered while others wait for room: more than 1 %.
-/// With [`SCARCE_PERCENT`], at most 4 % of the quota are unused then.
-pub(super) fn leaves_room(from: u64, to: u64) -> bool {
-    from.saturating_sub(to) > from / 100
+/// Whether a holder has so much too much that it is lowered while others wait for room. Without a report
+/// to answer this is more than 1 %: with [`SCARCE_PERCENT`], at most 4 % of the quota are unused then. The
+/// answer to a report is sent anyway, so it lowers any excess: a new holder among 200 equal ones needs
+/// less than 1 % of the share of each.
+pub(super) fn leaves_room(from: u64, to: u64, answers_report: bool) -> bool {
+    let kept = if answers_report { 0 } else { from / 100 };
+    from.saturating_sub(to) > kept
 }
 
 /// `share * up / down`, rounded down; saturates, also for a `down` of 0.
