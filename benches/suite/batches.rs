@@ -38,24 +38,35 @@ pub(crate) fn measure(rules: &Path, rounds: u16, plan: &Plan) -> anyhow::Result<
             let (report, _) = server.load(&plan)?;
             let decided = report.decided as f64;
             let cpu = redis.cpu()? - cpu;
-            figures.add(&format!("batches: Redis CPU s per million: {name}"), cpu / decided * 1e6);
+            figures.add(&cpu_figure(name), cpu / decided * 1e6);
             let per_call = decided / (redis.script_calls()? - calls);
             figures.add(&format!("batches: decisions per script call: {name}"), per_call);
             let plain = 1e6 * redis.plain_cost(keys)?;
-            figures.add(&format!("batches: plain EVALSHA, Redis CPU s per million: {name}"), plain);
+            figures.add(&plain_figure(name), plain);
         }
     }
     Ok(figures)
+}
+
+/// The CPU time of Redis per decision of this traffic, of one plain EVALSHA each.
+pub(crate) fn of_plain(figures: &Figures, name: &str) -> Option<f64> {
+    figures.ratio(&cpu_figure(name), &plain_figure(name))
+}
+
+fn cpu_figure(name: &str) -> String {
+    format!("batches: Redis CPU s per million: {name}")
+}
+
+fn plain_figure(name: &str) -> String {
+    format!("batches: plain EVALSHA, Redis CPU s per million: {name}")
 }
 
 /// The rows of the table.
 pub(crate) fn rows(figures: &Figures) -> String {
     let mut rows = String::new();
     for (name, _, _) in TRAFFIC {
-        let cpu = format!("batches: Redis CPU s per million: {name}");
-        let plain = format!("batches: plain EVALSHA, Redis CPU s per million: {name}");
         let per_call = figures.get(&format!("batches: decisions per script call: {name}"));
-        let cells = [figures.get(&cpu), per_call, figures.ratio(&cpu, &plain)];
+        let cells = [figures.get(&cpu_figure(name)), per_call, of_plain(figures, name)];
         let [cpu, per_call, ratio] = cells.map(|cell| cell.map_or("-".to_owned(), short));
         rows += &format!("| {name} | {cpu} | {per_call} | {ratio} |\n");
     }

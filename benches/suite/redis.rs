@@ -73,36 +73,45 @@ impl Redis {
         }
     }
 
-    /// Redis CPU time for one such call per decision, on `keys` counters, in seconds per call.
+    /// Redis CPU time of calls with `steps` such steps each, on `keys` counters, in seconds per step.
     pub(crate) fn script_cost(
         &self,
         call: &[Vec<u8>],
+        steps: usize,
         keys: u64,
         length: Duration,
     ) -> anyhow::Result<f64> {
+        let [name, function, _, _, argument, ..] = call else { bail!("a call without a counter") };
         let mut clients = Vec::new();
         for _ in 0..CONNECTIONS {
             clients.push(Client::tcp(self.address(), TIMEOUT)?);
         }
+        let pipeline = (PIPELINE / steps).max(1);
+        let count = steps.to_string();
         let before = self.cpu()?;
         let end = Instant::now() + length;
         let (mut calls, mut random) = (0, 1_u64);
         while Instant::now() < end {
             for client in &mut clients {
-                for _ in 0..PIPELINE {
+                for _ in 0..pipeline {
                     // Random keys, like the load on weir and redis-benchmark's `-r`: keys in the
-                    // order of their creation are adjacent in memory.
+                    // order of their creation are adjacent in memory. A call names each once.
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let number = (random >> 33) % keys;
-                    let key = format!("weir:{{{:03x}}}{number:022}", number & 0xfff);
-                    let mut words: Vec<&[u8]> = call.iter().map(Vec::as_slice).collect();
-                    words[3] = key.as_bytes();
+                    let first = random >> 33;
+                    let names: Vec<String> =
+                        (0..steps as u64).map(|i| name_of(first, i, keys)).collect();
+                    let mut words: Vec<&[u8]> = vec![name, function, count.as_bytes()];
+                    words.extend(names.iter().map(String::as_bytes));
+                    words.extend((0..steps).map(|_| argument.as_slice()));
+                    if steps > 1 {
+                        words.push(b"");
+                    }
                     client.queue(&words);
                 }
                 client.send()?;
             }
             for client in &mut clients {
-                for _ in 0..PIPELINE {
+                for _ in 0..pipeline {
                     if let Reply::Error(error) = client.read()? {
                         bail!("the script call was refused: {error}");
                     }
@@ -110,7 +119,7 @@ impl Redis {
                 }
             }
         }
-        Ok((self.cpu()? - before) / f64::from(calls))
+        Ok((self.cpu()? - before) / f64::from(calls) / steps as f64)
     }
 
     /// Redis CPU time for one call of a script that only counts, in seconds per call: by
@@ -155,6 +164,13 @@ impl Redis {
         });
         Ok(Pings { go_on, thread })
     }
+}
+
+/// The name of the counter `index` of a call, from a random number. The names of one call differ if there are
+/// more `keys` than steps: the stride is a prime.
+fn name_of(random: u64, index: u64, keys: u64) -> String {
+    let number = random.wrapping_add(index * 7_919) % keys;
+    format!("weir:{{{:03x}}}{number:022}", number & 0xfff)
 }
 
 /// A running sender of PINGs.

@@ -97,9 +97,13 @@ pub(crate) fn measure(options: &Options, folder: &Path) -> anyhow::Result<Figure
             }
         }
         if let Some((redis, call)) = redis.as_ref().zip(call.as_ref()) {
-            let cost = redis.script_cost(call, KEYS, options.seconds / 2)?;
+            let cost = redis.script_cost(call, 1, KEYS, options.seconds / 2)?;
             let command = String::from_utf8_lossy(&call[0]).to_uppercase();
             figures.add(&format!("one {command} each: Redis CPU s per million"), 1e6 * cost);
+            for steps in CALL_STEPS {
+                let cost = redis.script_cost(call, steps, KEYS, options.seconds / 2)?;
+                figures.add(&call_figure(steps), 1e6 * cost);
+            }
             let cost = redis.plain_cost(KEYS)?;
             figures.add("one plain EVALSHA each: Redis CPU s per million", 1e6 * cost);
         }
@@ -108,6 +112,14 @@ pub(crate) fn measure(options: &Options, folder: &Path) -> anyhow::Result<Figure
         figures.set("Redis: decided by fallback, %", 100.0 * server.fallback_share()?);
     }
     Ok(figures)
+}
+
+/// Steps per call of which the cost is measured beside that of single calls.
+pub(crate) const CALL_STEPS: [usize; 2] = [16, 64];
+
+/// The name of the cost of calls with this many steps, which the load generator sends.
+pub(crate) fn call_figure(steps: usize) -> String {
+    format!("calls of {steps} steps each: Redis CPU s per million")
 }
 
 /// The script call of one decision.

@@ -21,7 +21,7 @@ use crate::support::envoy::{Envoy, NEWEST};
 use crate::upstream;
 
 /// Requests per second of the loads.
-const RATES: [u32; 2] = [500, 2_000];
+const RATES: [u32; 3] = [500, 2_000, 5_000];
 /// The rate of the summary.
 pub(crate) const SUMMARY_RATE: u32 = RATES[1];
 
