@@ -35,6 +35,7 @@ mod customer_load;
 mod customer_table;
 mod customers_csv;
 mod json_book;
+mod json_plans;
 mod line_blocks;
 mod plan_names;
 mod plan_value;

@@ -5,11 +5,12 @@ use std::fmt;
 
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::book::{
     CustomerPlans, LimitNumbers, PlanBook, PlanNumbers, check_customer_name, check_plan_name, shown,
 };
+use super::json_plans::{JsonPlans, PlansVisitor};
 use super::plan_value::{PlanValue, plan_numbers};
 use crate::limit::TierNumbers;
 
@@ -19,7 +20,7 @@ const PROBLEMS_MAX: usize = 10;
 /// The top of a document.
 #[derive(Default)]
 struct PlanDocument {
-    plans: Option<Map<String, Value>>,
+    plans: JsonPlans,
     customers: CustomerPlans,
 }
 
@@ -51,7 +52,7 @@ impl<'de> Visitor<'de> for DocumentVisitor {
                 "plans" if has_plans => return Err(A::Error::duplicate_field("plans")),
                 "plans" => {
                     has_plans = true;
-                    document.plans = map.next_value()?;
+                    document.plans = map.next_value_seed(PlansVisitor)?;
                 }
                 // Both lists would be in memory.
                 "customers" if has_customers => {
@@ -160,14 +161,7 @@ impl PlanBook {
 
 impl PlanDocument {
     fn read(self) -> Result<(PlanBook, CustomerPlans), String> {
-        let mut problems = Vec::new();
-        let mut plans = Vec::new();
-        for (name, value) in self.plans.unwrap_or_default() {
-            match PlanNumbers::from_json(&name, &value) {
-                Ok(numbers) => plans.push((name, numbers)),
-                Err(problem) => problems.push(problem),
-            }
-        }
+        let JsonPlans { plans, mut problems } = self.plans;
         for (customer, plan) in &self.customers {
             let checked = check_customer_name(customer).and_then(|()| check_plan_name(plan));
             problems.extend(checked.err());
