@@ -179,7 +179,7 @@ fn reloader(
         for () in requested {
             rules.reload(Trigger::Signal);
             if let Some(files) = &plan_files {
-                files.reload();
+                files.reload(Trigger::Signal);
             }
         }
     })?;

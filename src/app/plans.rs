@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::StartError;
-use super::active_rules::ActiveRules;
+use super::active_rules::{ActiveRules, Trigger};
 use super::watch::{Timing, Watcher};
 use crate::limiter::Limiter;
 use crate::plan_sources::{self, PlanSourceError, RunningSource, SourceStatus};
@@ -195,17 +195,25 @@ impl FileSource {
             known_digest = digest;
             digest
         };
-        let changed = move || changing.reload();
+        let changed = move || changing.reload(Trigger::FileChange);
         let paths = source.files.paths();
         let watcher =
             Watcher::start("weir-plans", paths, Timing::default(), known, digest, changed)?;
         Ok((source, watcher))
     }
 
-    /// Reads the files. If they are invalid, the active plans stay.
-    pub(super) fn reload(&self) {
+    /// Reads the files. If they are invalid, the active plans stay. A change to a file without plans is invalid
+    /// if plans are active: an editor or a full disk may have emptied it. SIGHUP accepts it.
+    pub(super) fn reload(&self, trigger: Trigger) {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.files.read(&self.plans) {
+        let active = self.plans.book().len();
+        let read = self.files.read(&self.plans).and_then(|(book, customers)| {
+            if trigger == Trigger::FileChange && book.is_empty() && active > 0 {
+                return Err(vec![self.files.without_plans(active)]);
+            }
+            Ok((book, customers))
+        });
+        match read {
             Ok((book, customers)) => {
                 if let Some(warning) = customers.warning() {
                     tracing::warn!("{warning}");

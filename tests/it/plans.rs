@@ -222,6 +222,7 @@ fn a_bad_file_leaves_the_active_plans() {
     for (name, bad, problem) in [
         ("plans.yaml", "plans: { free: { calls: -1 } }", "limit `calls`: `-1` is no whole number"),
         ("customers.csv", "small,free\nsmall\n", "customers.csv: line 2: the plan is missing"),
+        ("plans.yaml", "", "no plans, and 3 are active"),
     ] {
         let good = std::fs::read_to_string(files.path(name)).expect("a file");
         files.replace(name, bad);
@@ -265,9 +266,15 @@ fn a_file_of_customers_is_reloaded() {
 fn sighup_reads_the_files_again() {
     let files = Files::new(PLANS);
     let mut weir = files.setup().start();
-    logs(&mut weir, "listening");
+    let client = weir.client();
     weir.process().signal("HUP");
     logs(&mut weir, "plans reloaded");
+    // SIGHUP accepts that all plans are removed.
+    files.replace("plans.yaml", "plans: {}");
+    logs(&mut weir, "plans not reloaded");
+    assert_eq!(limits(&client, &["acme"]), [1000]);
+    weir.process().signal("HUP");
+    until("no plans", || limits(&client, &["acme"]) != [1000]);
 }
 
 #[test]

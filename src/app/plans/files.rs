@@ -85,6 +85,13 @@ impl PlanFiles {
         Err(vec![format!("{problem}; put a new file in place by renaming it")])
     }
 
+    /// The problem of a file without plans, while this number of plans is active.
+    pub(super) fn without_plans(&self, active: usize) -> String {
+        let what = format!("no plans, and {active} are active");
+        let problem = problem("plans.file", &self.file, &what);
+        format!("{problem}; write plans, or send SIGHUP to remove all of them")
+    }
+
     fn read_once(&self, plans: &Plans) -> Result<(PlanBook, CustomerTable), Vec<String>> {
         let path = &self.file;
         let of_file = |what: &dyn std::fmt::Display| vec![problem("plans.file", path, what)];
