@@ -51,8 +51,8 @@ pub(super) fn made(change: &TemporaryChange, named: Option<&NamedRule>, replaces
         action = change.action.name(),
         limit = logged_limit(change),
         until = %instant_text(change.until),
-        by = %one_line(&change.by),
-        reason = %one_line(&change.reason),
+        by = &*one_line(&change.by),
+        reason = &*one_line(&change.reason),
         replaces,
         "temporary change made"
     );
@@ -73,8 +73,8 @@ pub(super) fn not_made(
         descriptor,
         action = change.action.name(),
         until = %instant_text(change.until),
-        by = %one_line(&change.by),
-        reason = %one_line(&change.reason),
+        by = &*one_line(&change.by),
+        reason = &*one_line(&change.reason),
         %error,
         "temporary change not confirmed by Redis"
     );
@@ -91,9 +91,9 @@ pub(super) fn ended(change: &TemporaryChange, named: Option<&NamedRule>, by: &st
         descriptor,
         action = change.action.name(),
         until = %instant_text(change.until),
-        by = %one_line(by),
-        made_by = %one_line(&change.by),
-        reason = %one_line(&change.reason),
+        by = &*one_line(by),
+        made_by = &*one_line(&change.by),
+        reason = &*one_line(&change.reason),
         "temporary change ended"
     );
 }
@@ -109,8 +109,8 @@ pub(super) fn expired(change: &TemporaryChange, named: Option<&NamedRule>) {
         descriptor,
         action = change.action.name(),
         until = %instant_text(change.until),
-        by = %one_line(&change.by),
-        reason = %one_line(&change.reason),
+        by = &*one_line(&change.by),
+        reason = &*one_line(&change.reason),
         "temporary change expired"
     );
 }
