@@ -35,12 +35,20 @@ pub(crate) fn measure(options: &Options) -> anyhow::Result<()> {
     let per_customer = memory[0].saturating_sub(memory[1]) as f64 * 1024.0;
     let per_customer = per_customer / options.customers as f64;
 
-    let (mut all_with, mut all_without) = (Vec::new(), Vec::new());
+    let (mut open, mut saturated) = (Sides::default(), Sides::default());
     for _ in 0..options.rounds {
-        all_with.push(cpu_of_call(&mut with, options)?);
-        all_without.push(cpu_of_call(&mut without, options)?);
+        for (sides, pacing) in
+            [(&mut open, Pacing::Open(options.rate)), (&mut saturated, Pacing::Closed)]
+        {
+            // An order that is the same in every round would favour one side.
+            let with_first = sides.with.len().is_multiple_of(2);
+            for is_with in [with_first, !with_first] {
+                let weir = if is_with { &mut with } else { &mut without };
+                let cost = load(weir, options, pacing)?;
+                if is_with { sides.with.push(cost) } else { sides.without.push(cost) }
+            }
+        }
     }
-    let (of_with, of_without) = (median(all_with), median(all_without));
 
     let client = with.client();
     let first = name(0, options.customers);
@@ -53,13 +61,12 @@ pub(crate) fn measure(options: &Options) -> anyhow::Result<()> {
         write_customers(&folder.path().join("next"), options.customers, 1)?;
         Ok(rename(folder.path().join("next"), &customers)?)
     })?;
-    println!("| through the binary, {} calls/s | |", options.rate);
+    println!("| through the binary | |");
     println!("| --- | --- |");
     println!("| resident memory per customer | {per_customer:.1} bytes |");
     println!("| start with all customers | {start:.1} s |");
-    println!("| CPU of a call with plans | {:.2} us |", 1e6 * of_with);
-    println!("| the same without plans | {:.2} us |", 1e6 * of_without);
-    println!("| more with plans | {:.1} % |", more(of_with, of_without));
+    open.print(&format!("{} calls/s", options.rate));
+    saturated.print("saturated");
     println!("| a changed plan is active after | {of_plan:.2} s |");
     println!("| a changed file of all customers is active after | {of_customers:.2} s |");
     Ok(())
@@ -74,12 +81,43 @@ fn write_customers(path: &Path, customers: usize, shift: usize) -> anyhow::Resul
     Ok(file.flush()?)
 }
 
-/// CPU time of a call, in seconds.
-fn cpu_of_call(weir: &mut Weir, options: &Options) -> anyhow::Result<f64> {
+/// The cost of one load.
+#[derive(Clone, Copy)]
+struct Cost {
+    /// CPU time of a call, in seconds.
+    cpu: f64,
+    per_second: f64,
+}
+
+/// The costs with and without plans, one of each per round.
+#[derive(Default)]
+struct Sides {
+    with: Vec<Cost>,
+    without: Vec<Cost>,
+}
+
+impl Sides {
+    /// Prints the medians, and the median of the ratios of the rounds.
+    fn print(&self, load: &str) {
+        let both = [("with", &self.with), ("without", &self.without)];
+        for (name, costs) in both {
+            let cpu = median(costs.iter().map(|cost| cost.cpu).collect());
+            let pace = median(costs.iter().map(|cost| cost.per_second).collect());
+            println!("| {load}: CPU of a call {name} plans | {:.2} us |", 1e6 * cpu);
+            println!("| {load}: calls per second {name} plans | {pace:.0} |");
+        }
+        let rounds = self.with.iter().zip(&self.without);
+        let ratios = rounds.map(|(with, without)| more(with.cpu, without.cpu)).collect();
+        println!("| {load}: more CPU with plans, median of rounds | {:.1} % |", median(ratios));
+    }
+}
+
+/// Calls of all customers in uniform order.
+fn load(weir: &mut Weir, options: &Options, pacing: Pacing) -> anyhow::Result<Cost> {
     let pid = weir.process().pid();
     let descriptor = vec![("api_key".to_owned(), "c{n}".to_owned())];
     let plan = Plan {
-        pacing: Pacing::Open(options.rate),
+        pacing,
         connections: 4,
         warmup: Duration::ZERO,
         duration: Duration::from_secs(options.seconds),
@@ -93,7 +131,7 @@ fn cpu_of_call(weir: &mut Weir, options: &Options) -> anyhow::Result<f64> {
     for warning in report.warnings {
         eprintln!("{warning}");
     }
-    Ok(used / report.decided as f64)
+    Ok(Cost { cpu: used / report.decided as f64, per_second: report.per_second })
 }
 
 /// The seconds from the end of `change` until the customer has this limit.
