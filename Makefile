@@ -222,7 +222,7 @@ lint: ## clippy, with warnings denied
 
 # Scripts, the Dockerfile, workflows, and files with a public schema. actionlint is built with Go, because its
 # package on PyPI downloads a binary from GitHub.
-.PHONY: lint-files charts charts
+.PHONY: lint-files
 lint-files: target/lint/venv/installed target/lint/actionlint-$(ACTIONLINT)/actionlint ## scripts, workflows and the Dockerfile
 	PATH="$(CURDIR)/target/lint/venv/bin:$(CURDIR)/target/lint/actionlint-$(ACTIONLINT):$$PATH" .ci/lint-files.sh
 
