@@ -69,8 +69,17 @@ def test_kubectl_and_docker_commands_name_what_exists():
     assert all((ROOT / words[-1] / "Dockerfile").exists() for _, words in commands("docker") if words[1] == "build")
 
 
-@pytest.mark.parametrize("block", blocks(PAGES[0], "yaml"), ids=lambda block: block.split(":")[0])
-def test_the_values_of_the_page_are_accepted(block, tmp_path):
+def blocks_of_values():
+    """Every block of helm.md, and the blocks with values of pages for all installations."""
+    yield from blocks(PAGES[0], "yaml")
+    others = (("guides/plans", "settings:"), ("operate/memory", "podSecurityContext:"), ("operate/tracing", "extraEnv:"))
+    for name, start in others:
+        (block,) = (block for block in blocks(ROOT / "docs" / f"{name}.md", "yaml") if block.startswith(start))
+        yield block
+
+
+@pytest.mark.parametrize("block", list(blocks_of_values()), ids=lambda block: block.split(":")[0])
+def test_the_values_of_a_page_are_accepted(block, tmp_path):
     values = tmp_path / "values.yaml"
     values.write_text(block)
     run = helm("template", "weir", "helm/weir", "--kube-version", NEWEST, "--values", values)

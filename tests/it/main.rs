@@ -33,6 +33,7 @@ mod metrics;
 mod openapi;
 mod page_commands;
 mod page_content;
+mod page_yaml;
 mod pauses;
 mod plan;
 mod plans;

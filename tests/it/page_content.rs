@@ -7,9 +7,10 @@ use weir::cli::Cli;
 use weir::descriptor::Entry;
 use weir::limit::Algorithm;
 use weir::plans::{PlanBook, Plans, PlansConfig};
-use weir::rules::{Found, Options, RuleSet, SourceFile, compile};
+use weir::rules::{Found, RuleSet};
 
 use crate::page_commands::text::{files, pages, root, words};
+use crate::page_yaml::{rules, yaml_blocks};
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).expect("a file of text")
@@ -105,34 +106,9 @@ fn every_algorithm_has_one_row_and_one_section() {
     assert_eq!(sections, names);
 }
 
-/// The YAML blocks of a page that start with `start`.
-fn yaml_blocks(name: &str, start: &str) -> Vec<String> {
-    let page = read(&root().join(name));
-    let blocks = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    blocks.filter(|block| block.starts_with(start)).map(str::to_owned).collect()
-}
-
 /// The rule files among the blocks of a page, each compiled alone.
 fn rules_of_page(name: &str) -> Vec<RuleSet> {
-    yaml_blocks(name, "domain:")
-        .into_iter()
-        .map(|text| {
-            let file = SourceFile { name: name.into(), text: text.clone() };
-            let compiled = compile(&[file], &Options::default());
-            let (set, warnings) = compiled.unwrap_or_else(|errors| panic!("{errors:#?}\n{text}"));
-            assert!(warnings.is_empty(), "{warnings:#?}\n{text}");
-            set
-        })
-        .collect()
-}
-
-#[test]
-fn every_rule_file_in_the_docs_loads() {
-    for (page, least) in [("docs/reference/rules.md", 3), ("docs/guides/plans.md", 2)] {
-        let sets = rules_of_page(page);
-        assert!(sets.len() >= least, "{page}: only {} rule files were found", sets.len());
-        assert!(sets.iter().all(|set| !set.rules().is_empty()));
-    }
+    yaml_blocks(name, "domain:").iter().map(|text| rules(name, text)).collect()
 }
 
 /// The plans of docs/guides/plans.md fit the first rules of the page.
