@@ -55,6 +55,12 @@ fn a_body_is_a_change() {
             ChangeAction::Limit(vec![TierNumbers { requests: 1, burst: Some(2) }]),
             Micros(NOW.0 + 1_500_000),
         ),
+        (
+            r#"{"domain":"d","rule":"user","block":true,"until":"2023-11-15"}"#,
+            "user",
+            ChangeAction::Block,
+            after(6_400),
+        ),
     ] {
         let change = made(body).unwrap_or_else(|error| panic!("{body}: {error}"));
         assert_eq!(change.target.selector(), target);
