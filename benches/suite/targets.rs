@@ -73,7 +73,7 @@ const TARGETS: &[Target] = &[
         Most(0.5),
     ),
     (
-        "Redis, saturated, 10 counters by Zipf 1.0: Redis CPU per decision, of one such EVALSHA each",
+        "Redis, saturated, 10 counters by Zipf: Redis CPU per decision, of one such EVALSHA each",
         |f| batches::of_plain(f, "10 counters, Zipf 1.0"),
         Most(0.5),
     ),
