@@ -6,13 +6,15 @@
 //! 2. `counter_steps` turns the calls to a counter into steps in Redis, by the mode of the rule.
 //! 3. `traffic` sums the steps of an instance.
 //! 4. `primaries` packs them into script calls to each primary.
-//! 5. `bounds` compares the result with every bound, and names the setting to change.
+//! 5. `cores` bounds the cores that this takes.
+//! 6. `bounds` compares the result with every bound, and names the setting to change.
 //!
 //! `measured` has the costs. A cost that no page states is left out.
 
 use serde::Serialize;
 
 mod bounds;
+mod cores;
 mod counter_steps;
 mod counters;
 mod inputs;
@@ -24,15 +26,15 @@ mod traffic;
 mod tests;
 
 pub use bounds::BoundUse;
+pub use cores::Cores;
 pub use inputs::{Inputs, RuleLoad};
-pub use measured::Cores;
 pub use primaries::PrimaryLoad;
 
 use primaries::Primaries;
 use traffic::Traffic;
 
-/// The share of a core that instances and primaries may use. The rest is for the load of a node that
-/// fails, and for what the lower bounds of [`Cores`] lack.
+/// The share of a core that instances and primaries may use, by the upper bounds of [`Cores`]. The rest is
+/// for the load of a node that fails.
 pub const UTILIZATION_MAX: f64 = 0.5;
 
 /// The most instances that are tried.
@@ -55,6 +57,8 @@ pub struct CapacityPlan {
     pub instance: InstanceLoad,
     /// All primaries together.
     pub redis: RedisLoad,
+    /// What both tiers need, to multiply by prices.
+    pub cost: DeploymentCost,
     /// The primary with the largest share.
     pub hottest_primary: PrimaryLoad,
     /// Each rule.
@@ -95,16 +99,34 @@ pub struct RedisLoad {
     pub reply_bytes_per_second: f64,
     /// The most counters that exist at the same time.
     pub counters_max: f64,
+    /// The share of the steps that go to the hash slot with the most.
+    pub hottest_slot_share: f64,
+}
+
+/// The cores in use and the memory of all instances and of all primaries.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeploymentCost {
+    /// Cores of all instances.
+    pub instance_cores: Cores,
+    /// Memory of all instances without rules, credit pools and replicas.
+    pub instance_memory_bytes: f64,
+    /// Cores of all primaries.
+    pub redis_cores: Cores,
+    /// Memory of all counters in Redis; `None` if a rule has another limit than a fixed window of one tier,
+    /// whose bytes are not measured.
+    pub redis_memory_bytes: Option<f64>,
 }
 
 /// The steps of one rule.
 #[derive(Clone, Debug, Serialize)]
 pub struct RuleTraffic {
-    /// The rule name.
+    /// The domain.
+    pub domain: String,
+    /// The rule name, which is unique in the domain.
     pub rule: String,
     /// The mode.
     pub mode: &'static str,
-    /// Steps in Redis per second, of all instances.
+    /// Steps in Redis per second, of all instances. Those of a leased rule draw and return credits.
     pub steps_per_second: f64,
     /// Those of the counter with most calls.
     pub hottest_counter_steps_per_second: f64,
@@ -141,10 +163,25 @@ pub fn calculate(inputs: &Inputs) -> CapacityPlan {
             request_bytes_per_second: sum(|one| one.request_bytes_per_second),
             reply_bytes_per_second: sum(|one| one.reply_bytes_per_second),
             counters_max: traffic.counters_max,
+            hottest_slot_share: primaries::hottest_slot_share(&traffic),
         },
+        cost: cost(inputs, &traffic, &primaries),
         hottest_primary,
         rules: traffic.rules,
         bounds,
+    }
+}
+
+/// The cores and the memory of both tiers.
+fn cost(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) -> DeploymentCost {
+    let instances = f64::from(traffic.instances);
+    let is_known = inputs.rules.iter().all(RuleLoad::has_known_memory);
+    DeploymentCost {
+        instance_cores: traffic.cores(inputs.workers).times(instances),
+        instance_memory_bytes: instances * measured::INSTANCE_RESIDENT,
+        redis_cores: primaries.loads.iter().fold(Cores::default(), |sum, one| sum.plus(one.cores)),
+        redis_memory_bytes: is_known
+            .then_some(traffic.counters_max * measured::REDIS_COUNTER_BYTES),
     }
 }
 
@@ -154,7 +191,7 @@ fn instances_needed(inputs: &Inputs) -> Option<u32> {
     let available = UTILIZATION_MAX * f64::from(inputs.workers);
     let mut instances = 1;
     while instances <= INSTANCES_MAX {
-        let used = Traffic::of(inputs, instances).cores(inputs.workers).low / available;
+        let used = Traffic::of(inputs, instances).cores(inputs.workers).high / available;
         if used <= 1.0 {
             return Some(instances);
         }
@@ -167,5 +204,5 @@ fn instances_needed(inputs: &Inputs) -> Option<u32> {
 fn primaries_needed(inputs: &Inputs, traffic: &Traffic) -> Option<u32> {
     let mut counts =
         std::iter::once(1).chain(primaries::CLUSTER_PRIMARIES_MIN..=primaries::PRIMARIES_MAX);
-    counts.find(|count| primaries::hottest(inputs, traffic, *count).cores.low <= UTILIZATION_MAX)
+    counts.find(|count| primaries::hottest(inputs, traffic, *count).cores.high <= UTILIZATION_MAX)
 }

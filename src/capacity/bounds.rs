@@ -34,7 +34,7 @@ pub(super) fn uses(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) ->
     let by_load = [
         (
             "CPU of an instance",
-            traffic.cores(inputs.workers).low / f64::from(inputs.workers),
+            traffic.cores(inputs.workers).high / f64::from(inputs.workers),
             "more instances, or more cores and `grpc.workers`",
         ),
         (
@@ -88,7 +88,7 @@ pub(super) fn uses(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) ->
 /// The use of the hottest primary. If one counter causes most of it, more primaries do not help.
 fn hottest_primary(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) -> BoundUse {
     let hottest = primaries.hottest();
-    let used = hottest.cores.low;
+    let used = hottest.cores.high;
     let (rule, steps) = traffic.hottest_counter;
     if steps <= hottest.steps_per_second / 2.0 {
         let what = "CPU of the hottest primary";
@@ -96,11 +96,11 @@ fn hottest_primary(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) ->
         return BoundUse { what, used, change };
     }
     let rule = &inputs.rules[rule];
-    let change = match rule.mode {
-        Mode::Exact => format!("`mode: leased` for {}; more primaries do not help", rule.rule),
-        Mode::Leased | Mode::Synced { .. } => {
-            format!("more counters for {}; more primaries do not help", rule.rule)
-        }
+    let first = match rule.mode {
+        Mode::Exact => "`mode: leased`",
+        Mode::Leased | Mode::Synced { .. } => "more counters",
     };
+    let change =
+        format!("{first} for {} in domain {}; more primaries do not help", rule.rule, rule.domain);
     BoundUse { what: "CPU of the primary of one counter", used, change }
 }

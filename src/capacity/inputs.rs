@@ -49,7 +49,9 @@ pub struct Inputs {
 /// A rule and its part of the load.
 #[derive(Clone, Debug)]
 pub struct RuleLoad {
-    /// The rule name.
+    /// The domain.
+    pub domain: String,
+    /// The rule name, which is unique in the domain.
     pub rule: String,
     /// The limit.
     pub limit: Limit,
@@ -112,6 +114,7 @@ impl RuleLoad {
     pub fn of(rule: &Rule, counters: u64) -> Option<RuleLoad> {
         let RuleLimit::Limit(limit) = &rule.limit else { return None };
         Some(RuleLoad {
+            domain: rule.domain.to_string(),
             rule: rule.display_name.to_string(),
             limit: limit.clone(),
             what_if: rule.what_if.as_ref().map(|what_if| what_if.limit.clone()),
@@ -141,6 +144,13 @@ impl RuleLoad {
             (_, true) => None,
             (_, false) => Some(1.0),
         }
+    }
+
+    /// Whether the bytes of each counter in Redis were measured: those of a fixed window.
+    pub(super) fn has_known_memory(&self) -> bool {
+        let is_one_window =
+            |limit: &Limit| limit.algorithm == Algorithm::FixedWindow && limit.tiers.len() == 1;
+        is_one_window(&self.limit) && self.what_if.as_ref().is_none_or(is_one_window)
     }
 
     /// The shortest window in seconds.

@@ -1,85 +1,96 @@
 //! Measured costs, each with its source. They are those of one machine.
 //!
-//! `make docs` writes the values that docs/design/performance/capacity.csv has, by
-//! `tests/published_costs.rs`. That file has the figures of an earlier `make bench`;
-//! docs/design/capacity.md says why.
-//!
-//! No page states these costs, so the model lacks them: a write and a wake-up of Redis while it is
-//! busy, a step by algorithm, the memory of a counter in Redis, a call from memory at a low rate,
-//! the memory of credit pools and replicas, and TLS to Redis.
+//! `make docs` writes the values that docs/design/performance/figures.csv has, by
+//! `tests/published_costs.rs`. docs/operate/scaling.md says which costs no page states yet.
 
-use serde::Serialize;
+use super::cores::CostByRate;
 
-/// CPU seconds of an instance for a call without a step in Redis: `weir from memory`, saturated.
-pub(super) const INSTANCE_CALL: f64 = 1.01e-5;
+/// CPU seconds per second of an instance without calls: "idle: CPU, %".
+pub(super) const INSTANCE_IDLE: f64 = 4.12e-4;
 
-/// CPU seconds of an instance for a call with one step: `weir on Redis`, saturated.
-const INSTANCE_CALL_WITH_STEP: f64 = 1.95e-5;
+/// Bytes of an instance without calls: "idle: resident, MiB".
+pub(super) const INSTANCE_RESIDENT: f64 = 1.67e7;
 
-/// The same at a low rate, at which the threads wake up for each call: one instance of the small
-/// fleets. A page without small fleets has it in "Where the time goes".
-const INSTANCE_CALL_WITH_STEP_AND_WAKE_UPS: f64 = 9.7e-5;
+/// CPU seconds of an instance for a call without a step in Redis: "saturated: CPU s per 100 000: memory".
+pub(super) const INSTANCE_CALL: f64 = 3.47e-6;
 
-/// CPU seconds of Redis for a script call of one step that wakes it up, from the same place.
-const REDIS_CALL_WITH_WAKE_UP: f64 = 5.5e-5;
+/// CPU seconds of an instance for a call with one step: "saturated: CPU s per 100 000: Redis".
+pub(super) const INSTANCE_CALL_WITH_STEP: f64 = 6.29e-6;
 
-/// The round trip of a call to Redis in seconds: the median on Redis less that from memory, at 5 000
-/// calls per second, in the table of servers.
-pub(super) const ROUND_TRIP: f64 = 4.70e-4;
+/// The same at 8 calls per second: "50 x 8: CPU s per 100 000", of the cheapest algorithm.
+const INSTANCE_CALL_AT_8_LEAST: f64 = 3.25e-4;
+/// The same at 1 000 calls per second: "1 x 1000: CPU s per 100 000", of the cheapest algorithm.
+const INSTANCE_CALL_AT_1000_LEAST: f64 = 3.67e-5;
+/// The same at 8 calls per second, of the costliest algorithm.
+const INSTANCE_CALL_AT_8_MOST: f64 = 4.08e-4;
+/// The same at 500 calls per second: the most of "8 x 500: CPU s per 100 000" by algorithm and of "through
+/// Envoy, 500: CPU s of the service: weir, exact".
+const INSTANCE_CALL_AT_500_MOST: f64 = 8.63e-5;
 
-/// CPU seconds of Redis for one step in a separate call, in pipelines of 16: "one FCALL each", or "one
-/// EVALSHA each" of the former script.
-const REDIS_CALL: f64 = 2.11e-5;
+/// The least and the most CPU seconds of an instance for a call with one step, by its calls per second.
+pub(super) const INSTANCE_LONE_CALL: [CostByRate; 2] = [
+    CostByRate {
+        rates: [8.0, 1e3],
+        seconds: [INSTANCE_CALL_AT_8_LEAST, INSTANCE_CALL_AT_1000_LEAST],
+    },
+    CostByRate {
+        rates: [8.0, 500.0],
+        seconds: [INSTANCE_CALL_AT_8_MOST, INSTANCE_CALL_AT_500_MOST],
+    },
+];
 
-/// The way of [`REDIS_CALL`].
-pub(super) const REDIS_CALL_RATIO: f64 = FORMER_SCRIPT_RATIO;
+/// The part of the wake-ups of an instance that a call without a step has too: "through Envoy, 500: CPU s
+/// of the service", from memory, divided by that of `exact`.
+pub(super) const MEMORY_SHARE: f64 = 4.49e-1;
 
-/// CPU of Redis for a step in a separate call, relative to that of INCRBY with PEXPIRE: the last column
-/// of the table in docs/design/redis-functions.md. This is the script before functions.
-const FORMER_SCRIPT_RATIO: f64 = 3.6;
-/// The same by EVALSHA of the present script.
-pub(super) const SCRIPT_RATIO: f64 = 2.5;
+/// The round trip of a call to Redis in seconds: "open: p50, us", of Redis less that of memory.
+pub(super) const ROUND_TRIP: f64 = 4.12e-5;
+
+/// CPU seconds of Redis for one step in a separate function call, in pipelines of 16: "one FCALL each".
+const REDIS_FUNCTION_CALL: f64 = 2.20e-6;
+
+/// CPU seconds of Redis for a step in a batch with the cheapest counters: the least of "batches: Redis
+/// CPU s per million".
+pub(super) const REDIS_STEP_CHEAPEST: f64 = 6.50e-7;
+/// The same with the costliest counters: the most of them and of "saturated: Redis CPU s per million".
+pub(super) const REDIS_STEP_COSTLIEST: f64 = 2.61e-6;
+
+/// CPU seconds of Redis for one step in a separate call, at 400 calls per second: the least by algorithm of
+/// "8 x 50: Redis CPU s per 100 000" and of "50 x 8".
+const REDIS_CALL_AT_400_LEAST: f64 = 2.65e-5;
+/// The most of them.
+const REDIS_CALL_AT_400_MOST: f64 = 5.08e-5;
+/// The same at 4 000 calls per second and more: the least of "8 x 500" and of "50 x 100".
+const REDIS_CALL_AT_4000_LEAST: f64 = 2.04e-5;
+/// The most of them.
+const REDIS_CALL_AT_4000_MOST: f64 = 2.84e-5;
+
+/// The least and the most CPU seconds of Redis for one step in a separate function call, by the writes per
+/// second.
+pub(super) const REDIS_LONE_CALL: [CostByRate; 2] = [
+    CostByRate {
+        rates: [400.0, 4e3],
+        seconds: [REDIS_CALL_AT_400_LEAST, REDIS_CALL_AT_4000_LEAST],
+    },
+    CostByRate { rates: [400.0, 4e3], seconds: [REDIS_CALL_AT_400_MOST, REDIS_CALL_AT_4000_MOST] },
+];
+
+/// CPU of Redis for a step in a separate EVALSHA, relative to that of INCRBY with PEXPIRE: the last column
+/// of the table in docs/design/redis-functions.md.
+const SCRIPT_RATIO: f64 = 2.5;
 /// The same by FCALL.
-pub(super) const FUNCTION_RATIO: f64 = 1.9;
+const FUNCTION_RATIO: f64 = 1.9;
 
-/// The same for the step alone. Four fifths of a call of the former script were the cost of a call
-/// without any step. A step costs the same in a script and a function.
-const STEP_RATIO: f64 = 0.2 * FORMER_SCRIPT_RATIO;
-
-/// CPU seconds of Redis for INCRBY with PEXPIRE.
-const REDIS_INCRBY: f64 = REDIS_CALL / REDIS_CALL_RATIO;
-
-/// CPU seconds of Redis for each step of a call.
-pub(super) const REDIS_STEP: f64 = REDIS_INCRBY * STEP_RATIO;
+/// The cost of a call in the form that Redis runs, relative to that of a function.
+pub(super) fn form_ratio(uses_functions: bool) -> f64 {
+    if uses_functions { 1.0 } else { SCRIPT_RATIO / FUNCTION_RATIO }
+}
 
 /// CPU seconds of Redis for a call without its steps.
-pub(super) fn redis_call(ratio: f64) -> f64 {
-    REDIS_INCRBY * ratio - REDIS_STEP
+pub(super) fn redis_call(form_ratio: f64) -> f64 {
+    (form_ratio * REDIS_FUNCTION_CALL - REDIS_STEP_CHEAPEST).max(0.0)
 }
 
-/// CPU seconds that Redis needs in addition when a write wakes it up.
-pub(super) const REDIS_WAKE_UP: f64 = REDIS_CALL_WITH_WAKE_UP - REDIS_CALL;
-
-/// CPU seconds of an instance for a step, in addition to its call.
-pub(super) const INSTANCE_STEP: f64 = INSTANCE_CALL_WITH_STEP - INSTANCE_CALL;
-
-/// CPU seconds of an instance in addition to [`INSTANCE_STEP`], if the threads wake up for the step.
-pub(super) const INSTANCE_WAKE_UPS: f64 =
-    INSTANCE_CALL_WITH_STEP_AND_WAKE_UPS - INSTANCE_CALL_WITH_STEP;
-
-/// Bounds of the cores in use.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Cores {
-    /// Without wake-ups, as at full load. Over the number of cores, the load is too high.
-    pub low: f64,
-    /// With a wake-up for each write, as at low load; at most all cores. A busy thread sleeps less
-    /// often, so wake-ups do not limit the load.
-    pub high: f64,
-}
-
-impl Cores {
-    /// The bounds for `low` cores, and `wake_ups` more, out of `cores`.
-    pub(super) fn new(low: f64, wake_ups: f64, cores: f64) -> Cores {
-        Cores { low, high: low.max((low + wake_ups).min(cores)) }
-    }
-}
+/// Bytes that the memory of Redis grows by for a counter of a fixed window: docs/operate/scaling.md,
+/// "Memory of Redis".
+pub(super) const REDIS_COUNTER_BYTES: f64 = 207.0;

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use super::cores::{CoreNeeds, Cores, CostByRate};
 use super::inputs::Inputs;
-use super::measured::{self, Cores};
+use super::measured;
 use super::traffic::{StepRates, Traffic, word_bytes};
 use crate::limit::Mode;
 use crate::modes::JOB_PERIOD;
@@ -69,6 +70,12 @@ impl Primaries {
     }
 }
 
+/// The share of the steps that go to the hash slot with the most: that of the first of as many primaries as
+/// there are hash tags.
+pub(super) fn hottest_slot_share(traffic: &Traffic) -> f64 {
+    shares(traffic, PRIMARIES_MAX)[0].0
+}
+
 /// The load on the primary with the largest share, out of `count`.
 pub(super) fn hottest(inputs: &Inputs, traffic: &Traffic, count: u32) -> PrimaryLoad {
     let (share, groups) = shares(traffic, count)[0];
@@ -116,9 +123,6 @@ fn load(inputs: &Inputs, traffic: &Traffic, share: f64, groups: f64) -> PrimaryL
     let bytes = |of: fn(&StepRates) -> f64| {
         instances * share * (of(&traffic.worker_steps) + of(&traffic.background_steps))
     };
-    let ratio =
-        if inputs.uses_functions { measured::FUNCTION_RATIO } else { measured::SCRIPT_RATIO };
-    let low = redis_seconds(calls, steps, ratio);
     PrimaryLoad {
         share,
         steps_per_second: steps,
@@ -127,13 +131,25 @@ fn load(inputs: &Inputs, traffic: &Traffic, share: f64, groups: f64) -> PrimaryL
         request_bytes_per_second: bytes(|steps| steps.request_bytes)
             + calls * request_bytes(inputs),
         reply_bytes_per_second: bytes(|steps| steps.reply_bytes) + calls * reply_bytes(),
-        cores: Cores::new(low, writes * measured::REDIS_WAKE_UP, 1.0),
+        cores: cores(calls, steps, writes, inputs.uses_functions),
     }
 }
 
-/// CPU seconds of Redis for `calls` and their `steps`. `ratio` is that of a script or of a function.
-pub(super) fn redis_seconds(calls: f64, steps: f64, ratio: f64) -> f64 {
-    calls * measured::redis_call(ratio) + steps * measured::REDIS_STEP
+/// The use of a primary by `calls` with `steps` in `writes`, all per second.
+///
+/// A write wakes Redis up. Steps collect into one write while Redis is busy, so the lower bound has a
+/// wake-up for each write of one step, and at most those of the highest measured rate.
+pub(super) fn cores(calls: f64, steps: f64, writes: f64, uses_functions: bool) -> Cores {
+    let ratio = measured::form_ratio(uses_functions);
+    let call = measured::redis_call(ratio);
+    let needs = |step: f64, lone_call: &CostByRate, wake_ups: f64| {
+        let more = ratio * lone_call.at(writes) - call - measured::REDIS_STEP_COSTLIEST;
+        CoreNeeds { busy: calls * call + steps * step, wake_ups: wake_ups * more.max(0.0) }
+    };
+    let [least, most] = &measured::REDIS_LONE_CALL;
+    let alone = if steps > 0.0 { writes / steps } else { 0.0 };
+    let low = needs(measured::REDIS_STEP_CHEAPEST, least, writes.min(least.fastest()) * alone);
+    Cores::of(low, needs(measured::REDIS_STEP_COSTLIEST, most, writes), 1.0)
 }
 
 /// Steps of one call of a proxy to a primary with this share, if there is at least one: of `k` steps,

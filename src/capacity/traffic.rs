@@ -1,13 +1,14 @@
 //! The steps of an instance in Redis: the sum over the counters of all rules.
 
 use super::RuleTraffic;
+use super::cores::{CoreNeeds, Cores, CostByRate};
 use super::counter_steps::{self, CounterLoad, CounterSteps};
 use super::counters::classes;
 use super::inputs::{Inputs, RuleLoad};
-use super::measured::{Cores, INSTANCE_CALL, INSTANCE_STEP, INSTANCE_WAKE_UPS};
+use super::measured;
 use crate::algorithm;
 use crate::limit::{Limit, Mode};
-use crate::modes::{CREDIT_POOLS_MAX, DENIALS_MAX, REPLICAS_MAX};
+use crate::modes::{CREDIT_POOLS_MAX, DENIALS_MAX, JOB_PERIOD, REPLICAS_MAX};
 use crate::store::redis::NAME_BYTES;
 use crate::store::redis::script::{EncodedStep, Script};
 use crate::time::Micros;
@@ -75,7 +76,8 @@ impl Traffic {
         let rule_steps: Vec<RuleSteps> = inputs.rules.iter().map(of_rule).collect();
         let entries = |wanted: fn(Mode) -> bool| -> f64 {
             let rules = inputs.rules.iter().zip(&rule_steps).filter(|(rule, _)| wanted(rule.mode));
-            rules.map(|(_, of_rule)| of_rule.all.entries).sum()
+            // A sum of nothing is -0.0.
+            rules.map(|(_, of_rule)| of_rule.all.entries).sum::<f64>() + 0.0
         };
         let mut traffic = Traffic {
             instances,
@@ -106,6 +108,7 @@ impl Traffic {
                 traffic.hottest_counter = (index, hottest);
             }
             traffic.rules.push(RuleTraffic {
+                domain: rule.domain.clone(),
                 rule: rule.rule.clone(),
                 mode: rule.mode.name(),
                 steps_per_second: of_all * (workers + background + of_rule.what_if),
@@ -130,9 +133,25 @@ impl Traffic {
     }
 
     /// Cores that an instance uses of those of its workers.
+    ///
+    /// A call wakes a worker up, and so does the reply to a step. The background thread wakes up once in
+    /// its period for all steps. The lower bound has the wake-ups of the highest measured rate at most:
+    /// over it, their cost is not known, and one wake-up serves several calls.
     pub(super) fn cores(&self, workers: u32) -> Cores {
-        let low = self.calls * INSTANCE_CALL + self.steps() * INSTANCE_STEP;
-        Cores::new(low, self.steps() * INSTANCE_WAKE_UPS, f64::from(workers))
+        let of_step = measured::INSTANCE_CALL_WITH_STEP - measured::INSTANCE_CALL;
+        let busy =
+            measured::INSTANCE_IDLE + self.calls * measured::INSTANCE_CALL + self.steps() * of_step;
+        let jobs = 1.0 / JOB_PERIOD.as_secs_f64();
+        let steps = self.worker_steps.sum() + self.background_steps.sum().min(jobs);
+        let needs = |lone_call: &CostByRate, rate_max: f64| {
+            let more = (lone_call.at(self.calls) - measured::INSTANCE_CALL_WITH_STEP).max(0.0);
+            let of_calls = self.calls.min(rate_max) * measured::MEMORY_SHARE;
+            let of_steps = steps.min(rate_max) * (1.0 - measured::MEMORY_SHARE);
+            CoreNeeds { busy, wake_ups: more * (of_calls + of_steps) }
+        };
+        let [least, most] = &measured::INSTANCE_LONE_CALL;
+        let (low, high) = (needs(least, least.fastest()), needs(most, f64::INFINITY));
+        Cores::of(low, high, f64::from(workers))
     }
 }
 

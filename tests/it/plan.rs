@@ -56,7 +56,7 @@ fn json_has_no_raw_special_characters() {
 fn json_has_every_part_of_the_plan() {
     let args = ["--rules", "rules.yaml", "--rps", "30000", "--keys", "1000"];
     let plan = json(&[&args[..], &["--instances", "4", "--primaries", "3"]].concat());
-    let parts: [(&str, &[&str]); 8] = [
+    let parts: [(&str, &[&str]); 11] = [
         ("", &["instances", "primaries", "instances_needed", "primaries_needed"]),
         ("/instance", &["calls_per_second", "steps_per_second", "credit_pools", "replicas"]),
         ("/instance/cores", &["low", "high"]),
@@ -64,6 +64,9 @@ fn json_has_every_part_of_the_plan() {
         ("/redis", &["request_bytes_per_second", "reply_bytes_per_second", "counters_max"]),
         ("/hottest_primary", &["share", "steps_per_script_call", "script_calls_per_second"]),
         ("/hottest_primary/cores", &["low", "high"]),
+        ("/redis", &["hottest_slot_share"]),
+        ("/cost", &["instance_memory_bytes", "redis_memory_bytes"]),
+        ("/cost/redis_cores", &["low", "high"]),
         ("/bounds/0", &["used"]),
     ];
     for (part, fields) in parts {
@@ -79,6 +82,29 @@ fn json_has_every_part_of_the_plan() {
     // One exact step per call of its rule.
     let exact = plan["rules"][0]["steps_per_second"].as_f64().expect("a number");
     assert!((exact - 10_000.0).abs() < 1e-3, "{exact}");
+}
+
+/// Two domains may have rules of one name. A mode without rules has no entries, and not -0.0 of them.
+#[test]
+fn json_and_text_name_the_domain_of_a_rule() {
+    let folder = TempDir::new().expect("a temporary folder");
+    for domain in ["one", "two"] {
+        let rule =
+            "{ key: user, rate_limit: { requests: 9, window: 1h, algorithm: token_bucket } }";
+        let text = format!("domain: {domain}\ndescriptors: [{rule}]\n");
+        write(&folder.path().join(format!("{domain}.yaml")), &text);
+    }
+    let args = ["plan", "--rules", ".", "--rps", "10", "--keys", "10"];
+    let text = run(folder.path(), &args).stdout;
+    for part in ["user in domain one (exact)", "user in domain two (exact)", "unknown memory"] {
+        assert!(text.contains(part), "no {part} in:\n{text}");
+    }
+    let text = run(folder.path(), &[&args[..], &["--json"]].concat()).stdout;
+    assert!(!text.contains("-0.0"), "{text}");
+    let plan: Value = serde_json::from_str(&text).expect("one object");
+    let domains = ["/rules/0/domain", "/rules/1/domain"].map(|domain| plan.pointer(domain));
+    assert_eq!(domains.map(|domain| domain.and_then(Value::as_str)), [Some("one"), Some("two")]);
+    assert_eq!(plan["cost"]["redis_memory_bytes"], Value::Null);
 }
 
 #[test]

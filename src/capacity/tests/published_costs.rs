@@ -1,4 +1,4 @@
-//! The costs of the model that docs/design/performance/capacity.csv has, and their constants.
+//! The costs of the model that docs/design/performance/figures.csv has, and their constants.
 
 use std::path::Path;
 
@@ -6,15 +6,46 @@ use std::path::Path;
 const P50_US_MAX: f64 = 3e3;
 /// So is one that completes a smaller share of the offered calls, in percent.
 const ACHIEVED_MIN: f64 = 98.0;
-/// The loads at a fixed rate that constants come from: the load and the service.
-const PACED_LOADS: [(&str, &str); 3] =
-    [("open", "memory"), ("open", "Redis"), ("1 x 1000", "weir, fixed_window")];
+/// The loads at a fixed rate that constants come from, and their services.
+const PACED_LOADS: [(&str, &[&str]); 7] = [
+    ("open", &["memory", "Redis"]),
+    ("through Envoy, 500", &["weir from memory", "weir, exact"]),
+    ("1 x 1000", &ALGORITHMS),
+    ("8 x 50", &ALGORITHMS),
+    ("50 x 8", &ALGORITHMS),
+    ("8 x 500", &ALGORITHMS),
+    ("50 x 100", &ALGORITHMS),
+];
 
-const FIGURES: &str = include_str!("../../../docs/design/performance/capacity.csv");
+/// The algorithms of the small fleets.
+pub(super) const ALGORITHMS: [&str; 4] =
+    ["weir, fixed_window", "weir, sliding_window", "weir, token_bucket", "weir, leaky_bucket"];
+/// The counters of the batches.
+pub(super) const BATCHES: [&str; 5] = [
+    "10 counters, uniform",
+    "10 counters, Zipf 1.0",
+    "1 000 counters, uniform",
+    "1 000 counters, Zipf 1.0",
+    "100 000 counters, Zipf 1.0",
+];
+
+const FIGURES: &str = include_str!("../../../docs/design/performance/figures.csv");
 
 /// The median of a row of the figures.
 pub(super) fn figure(name: &str) -> f64 {
     median(FIGURES, name).unwrap_or_else(|| panic!("no figure {name}"))
+}
+
+/// Whether a service was overloaded, so that its costs and latencies are those of its queue.
+pub(super) fn was_overloaded(load: &str, service: &str) -> bool {
+    is_overloaded(FIGURES, load, service)
+}
+
+fn is_overloaded(figures: &str, load: &str, service: &str) -> bool {
+    let figure = |what: &str| median(figures, &format!("{load}: {what}: {service}"));
+    let is_fast = figure("p50, us").is_some_and(|p50| p50 <= P50_US_MAX);
+    let is_complete = figure("achieved, %").is_some_and(|achieved| achieved >= ACHIEVED_MIN);
+    !(is_fast && is_complete)
 }
 
 fn median(figures: &str, name: &str) -> Option<f64> {
@@ -24,52 +55,59 @@ fn median(figures: &str, name: &str) -> Option<f64> {
 }
 
 /// Constants of `measured.rs` and their values, in three digits.
-///
-/// The figures of the script before functions have no small fleets. They say nothing about wake-ups.
 fn constants(figures: &str) -> Result<Vec<(&'static str, String)>, String> {
+    for (load, services) in PACED_LOADS {
+        if let Some(service) = services.iter().find(|of| is_overloaded(figures, load, of)) {
+            return Err(format!("overloaded or missing, so measure again: {load}: {service}"));
+        }
+    }
     let get = |name: &str| median(figures, name).ok_or_else(|| format!("no figure {name}"));
-    refuse_overload(figures)?;
     let saturated = |name: &str| get(&format!("saturated: CPU s per 100 000: {name}"));
-    let round_trip = (get("open: p50, us: Redis")? - get("open: p50, us: memory")?) / 1e6;
-    let mut costs = vec![
+    let of_envoy = |name: &str| get(&format!("through Envoy, 500: CPU s of the service: {name}"));
+    let of_batch = |name: &str| get(&format!("batches: Redis CPU s per million: {name}"));
+    let of_fleet = |what: &str| -> Result<Vec<f64>, String> {
+        let of = |algorithm: &str| get(&format!("{what} per 100 000: {algorithm}"));
+        ALGORITHMS.into_iter().map(of).collect()
+    };
+    let of_fleets = |one: &str, other: &str| -> Result<Vec<f64>, String> {
+        Ok([of_fleet(one)?, of_fleet(other)?].concat())
+    };
+    let slow = of_fleet("50 x 8: CPU s")?;
+    let redis_slow = of_fleets("8 x 50: Redis CPU s", "50 x 8: Redis CPU s")?;
+    let redis_fast = of_fleets("8 x 500: Redis CPU s", "50 x 100: Redis CPU s")?;
+    let batches: Vec<f64> = BATCHES.into_iter().map(of_batch).collect::<Result<_, _>>()?;
+    let saturated_redis = get("saturated: Redis CPU s per million")?;
+    let costs = [
+        ("INSTANCE_IDLE", get("idle: CPU, %")? / 100.0),
+        ("INSTANCE_RESIDENT", get("idle: resident, MiB")? * 1_048_576.0),
         ("INSTANCE_CALL", saturated("memory")? / 1e5),
         ("INSTANCE_CALL_WITH_STEP", saturated("Redis")? / 1e5),
-        ("ROUND_TRIP", round_trip),
+        ("INSTANCE_CALL_AT_8_LEAST", least(&slow) / 1e5),
+        ("INSTANCE_CALL_AT_8_MOST", most(&slow) / 1e5),
+        ("INSTANCE_CALL_AT_1000_LEAST", least(&of_fleet("1 x 1000: CPU s")?) / 1e5),
+        (
+            "INSTANCE_CALL_AT_500_MOST",
+            most(&of_fleet("8 x 500: CPU s")?).max(of_envoy("weir, exact")?) / 1e5,
+        ),
+        ("MEMORY_SHARE", (of_envoy("weir from memory")? / of_envoy("weir, exact")?).min(1.0)),
+        ("ROUND_TRIP", (get("open: p50, us: Redis")? - get("open: p50, us: memory")?) / 1e6),
+        ("REDIS_FUNCTION_CALL", get("one FCALL each: Redis CPU s per million")? / 1e6),
+        ("REDIS_STEP_CHEAPEST", least(&batches) / 1e6),
+        ("REDIS_STEP_COSTLIEST", most(&batches).max(saturated_redis) / 1e6),
+        ("REDIS_CALL_AT_400_LEAST", least(&redis_slow) / 1e5),
+        ("REDIS_CALL_AT_400_MOST", most(&redis_slow) / 1e5),
+        ("REDIS_CALL_AT_4000_LEAST", least(&redis_fast) / 1e5),
+        ("REDIS_CALL_AT_4000_MOST", most(&redis_fast) / 1e5),
     ];
-    let lone_instance = "1 x 1000: CPU s per 100 000: weir, fixed_window";
-    if let Some(lone_instance) = median(figures, lone_instance) {
-        let lone_redis = "1 x 1000: Redis CPU s per 100 000: weir, fixed_window";
-        costs.push(("INSTANCE_CALL_WITH_STEP_AND_WAKE_UPS", lone_instance / 1e5));
-        costs.push(("REDIS_CALL_WITH_WAKE_UP", get(lone_redis)? / 1e5));
-    }
-    let [function, script] = ["FCALL", "EVALSHA"]
-        .map(|command| median(figures, &format!("one {command} each: Redis CPU s per million")));
-    let (per_million, ratio) = match (function, script) {
-        (Some(function), None) => (function, "FUNCTION_RATIO"),
-        (None, Some(script)) => (script, "FORMER_SCRIPT_RATIO"),
-        (None, None) => return Err("neither one FCALL each nor one EVALSHA each".to_owned()),
-        (Some(_), Some(_)) => {
-            return Err("both one FCALL each and one EVALSHA each, of different runs".to_owned());
-        }
-    };
-    costs.push(("REDIS_CALL", per_million / 1e6));
-    let costs = costs.into_iter().map(|(name, seconds)| (name, format!("{seconds:.2e}")));
-    Ok(costs.chain([("REDIS_CALL_RATIO", ratio.to_owned())]).collect())
+    Ok(costs.into_iter().map(|(name, value)| (name, format!("{value:.2e}"))).collect())
 }
 
-/// The costs and latencies of an overloaded service are those of its queue.
-fn refuse_overload(figures: &str) -> Result<(), String> {
-    for (load, service) in PACED_LOADS {
-        // Older figures lack the share of completed calls.
-        let figure = |what: &str| median(figures, &format!("{load}: {what}: {service}"));
-        let (p50, achieved) = (figure("p50, us"), figure("achieved, %"));
-        let is_fast = p50.is_none_or(|p50| p50 <= P50_US_MAX);
-        let is_complete = achieved.is_none_or(|achieved| achieved >= ACHIEVED_MIN);
-        if !(is_fast && is_complete) {
-            return Err(format!("overloaded, so measure again: {load}: {service}"));
-        }
-    }
-    Ok(())
+fn least(costs: &[f64]) -> f64 {
+    costs.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn most(costs: &[f64]) -> f64 {
+    costs.iter().copied().fold(0.0, f64::max)
 }
 
 /// `code` with another value of a constant.
@@ -97,60 +135,54 @@ fn measured_costs_match_their_sources() {
     assert!(found == generated, "measured.rs differs from figures.csv; run `make docs`");
 }
 
-/// Figures that all files have.
-const COMMON: &str = "figure,median,rounds\n\
-    \"saturated: CPU s per 100 000: memory\",0.3644,0.3 0.4\n\
-    \"saturated: CPU s per 100 000: Redis\",0.6011,0.6011\n\
-    \"open: p50, us: memory\",100.5000,100.5\n\
-    \"open: p50, us: Redis\",300.7500,300.75\n";
-const SCRIPT: &str = "\"one EVALSHA each: Redis CPU s per million\",21.1422,21\n";
-const FUNCTION: &str = "\"one FCALL each: Redis CPU s per million\",11.0900,11\n";
-const LONE_INSTANCE: &str = "\
-    \"1 x 1000: Redis CPU s per 100 000: weir, fixed_window\",3.2960,3.3\n\
-    \"1 x 1000: CPU s per 100 000: weir, fixed_window\",8.0000,8\n";
+/// The published figures with another value of one.
+fn with_figure(name: &str, value: f64) -> String {
+    format!("\"{name}\",{value},1\n{FIGURES}")
+}
 
 #[test]
-fn constants_come_from_the_way_that_was_measured() {
-    let start = [
-        ("INSTANCE_CALL", "3.64e-6"),
-        ("INSTANCE_CALL_WITH_STEP", "6.01e-6"),
-        ("ROUND_TRIP", "2.00e-4"),
-    ];
-    let wake_ups = [
-        ("INSTANCE_CALL_WITH_STEP_AND_WAKE_UPS", "8.00e-5"),
-        ("REDIS_CALL_WITH_WAKE_UP", "3.30e-5"),
-    ];
-    let script = [("REDIS_CALL", "2.11e-5"), ("REDIS_CALL_RATIO", "FORMER_SCRIPT_RATIO")];
-    let function = [("REDIS_CALL", "1.11e-5"), ("REDIS_CALL_RATIO", "FUNCTION_RATIO")];
-    // With and without small fleets, which a run may lack.
-    let none: &[(&str, &str)] = &[];
-    for (figure, rest) in [(SCRIPT, script), (FUNCTION, function)] {
-        for (fleets, of_fleets) in [("", none), (LONE_INSTANCE, &wake_ups[..])] {
-            let expected = start.iter().chain(of_fleets).chain(&rest);
-            let expected = expected.map(|(name, value)| (*name, (*value).to_owned()));
-            let found = constants(&format!("{COMMON}{figure}{fleets}"));
-            assert_eq!(found, Ok(expected.collect::<Vec<_>>()));
-        }
+fn constants_come_from_their_figures() {
+    let batch = "batches: Redis CPU s per million: 10 counters, uniform";
+    let lone = "50 x 8: CPU s per 100 000: weir, leaky_bucket";
+    let envoy = "through Envoy, 500: CPU s of the service: weir, exact";
+    let redis = "8 x 500: Redis CPU s per 100 000: weir, token_bucket";
+    for (name, value, constant, expected) in [
+        ("idle: CPU, %", 0.5, "INSTANCE_IDLE", "5.00e-3"),
+        ("idle: resident, MiB", 2.0, "INSTANCE_RESIDENT", "2.10e6"),
+        ("saturated: CPU s per 100 000: memory", 0.3644, "INSTANCE_CALL", "3.64e-6"),
+        ("saturated: CPU s per 100 000: Redis", 0.6011, "INSTANCE_CALL_WITH_STEP", "6.01e-6"),
+        (lone, 1e3, "INSTANCE_CALL_AT_8_MOST", "1.00e-2"),
+        (lone, 1e-2, "INSTANCE_CALL_AT_8_LEAST", "1.00e-7"),
+        (envoy, 1e3, "INSTANCE_CALL_AT_500_MOST", "1.00e-2"),
+        (redis, 1e3, "REDIS_CALL_AT_4000_MOST", "1.00e-2"),
+        (redis, 1e-2, "REDIS_CALL_AT_4000_LEAST", "1.00e-7"),
+        ("one FCALL each: Redis CPU s per million", 11.09, "REDIS_FUNCTION_CALL", "1.11e-5"),
+        (batch, 0.01, "REDIS_STEP_CHEAPEST", "1.00e-8"),
+        (batch, 1e3, "REDIS_STEP_COSTLIEST", "1.00e-3"),
+        ("saturated: Redis CPU s per million", 1e3, "REDIS_STEP_COSTLIEST", "1.00e-3"),
+    ] {
+        let found = constants(&with_figure(name, value)).expect("all figures");
+        let found = found.iter().find(|(found, _)| *found == constant);
+        assert_eq!(found.map(|(_, value)| value.as_str()), Some(expected), "{name}");
     }
-    for figures in [COMMON.to_owned(), format!("{COMMON}{FUNCTION}{SCRIPT}")] {
-        constants(&figures).expect_err("the way is unknown");
-    }
+    constants("figure,median,rounds\n").expect_err("no figures");
 }
 
 #[test]
 fn figures_of_overloaded_runs_are_refused() {
-    let with = |figures: &str| constants(&format!("{COMMON}{FUNCTION}{LONE_INSTANCE}{figures}"));
-    for (load, service) in PACED_LOADS {
-        let problem = Err(format!("overloaded, so measure again: {load}: {service}"));
-        let achieved = |share| with(&format!("\"{load}: achieved, %: {service}\",{share},1\n"));
-        assert!(achieved("98.0000").is_ok(), "{load}: {service}");
-        assert_eq!(achieved("97.9000"), problem);
-        assert_eq!(achieved("NaN"), problem);
-    }
-    let lone = |p50| with(&format!("\"1 x 1000: p50, us: weir, fixed_window\",{p50},1\n"));
-    assert!(lone("3000.0000").is_ok());
-    for p50 in ["3000.1000", "NaN"] {
-        assert!(lone(p50).is_err(), "{p50}");
+    for (load, services) in PACED_LOADS {
+        for service in services {
+            for (what, value, is_valid) in [
+                ("achieved, %", 98.0, true),
+                ("achieved, %", 97.9, false),
+                ("achieved, %", f64::NAN, false),
+                ("p50, us", 3_000.1, false),
+                ("p50, us", f64::NAN, false),
+            ] {
+                let figures = with_figure(&format!("{load}: {what}: {service}"), value);
+                assert_eq!(constants(&figures).is_ok(), is_valid, "{load}, {service}: {what}");
+            }
+        }
     }
 }
 
