@@ -10,7 +10,7 @@
 //!   the rule of a bucket by its `bucket_id.rs`.
 //! - The quotas: `engine.rs` has them, each in a `quota_shard.rs`. `counter_quota.rs` connects a quota with
 //!   its ledger and its `member.rs`. `driver.rs` is the thread that settles them by `settling.rs`, with
-//!   Redis through `shared_ledger.rs`.
+//!   Redis through `shared_ledger.rs`, and gives them new rules by `reloading.rs`.
 //! - Callers of ShouldRateLimit: `divided_check.rs` decides them by the share of this process, which
 //!   `local_holder.rs` has as `tokens.rs`. `divided_rule_ids.rs` says which rules are divided.
 //! - Bounds: `client_budget.rs` (of client addresses), `holder_budget.rs`, both with `lingering.rs`, and
@@ -45,6 +45,7 @@ mod quota_action;
 mod quota_rule;
 mod quota_shard;
 mod refused_reason;
+mod reloading;
 mod settling;
 mod shared_ledger;
 mod stream;

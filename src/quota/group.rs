@@ -108,7 +108,7 @@ pub struct QuotaGroup {
     view: LedgerView,
     /// The rate of the settlement in flight.
     in_flight: Option<Quota>,
-    /// Whether every assignment changes, because the quota did.
+    /// Whether every assignment is due.
     resend: bool,
     retry_at: Micros,
     /// Whether holders were renewed without the ledger since the last snapshot.
@@ -152,6 +152,11 @@ impl QuotaGroup {
             self.view.convert(convert);
             self.holders.values_mut().for_each(|holder| holder.convert(convert));
         }
+        self.send_again();
+    }
+
+    /// Makes the assignments of all holders due once more, as with another quota.
+    pub fn send_again(&mut self) {
         self.resend = true;
         self.next = Some(Micros::ZERO);
     }

@@ -46,6 +46,8 @@ pub(super) struct CounterQuota {
     pub(super) is_in_flight: bool,
     /// Until when it does not settle, by the local clock: a pause of a quota with many holders.
     paced_until: Micros,
+    /// Whether Envoys may pass everything, because the rule is in shadow mode.
+    is_shadow: bool,
     /// Whether a reload lowered the limit, and the sum of the shares has not fallen since.
     was_lowered: bool,
 }
@@ -75,6 +77,7 @@ pub(super) struct ReportedUse {
 
 impl CounterQuota {
     pub(super) fn new(rule: Arc<QuotaRule>, quota: Quota, config: GroupConfig) -> CounterQuota {
+        let is_shadow = rule.is_shadow();
         CounterQuota {
             rule,
             quota,
@@ -87,6 +90,7 @@ impl CounterQuota {
             wakes_at: None,
             is_in_flight: false,
             paced_until: Micros::ZERO,
+            is_shadow,
             was_lowered: false,
         }
     }
@@ -115,6 +119,16 @@ impl CounterQuota {
         self.group.set_quota(quota);
         self.quota = quota;
         true
+    }
+
+    /// Sends all assignments again if a reload changed the shadow mode of the rule. Returns whether it did.
+    pub(super) fn apply_shadow_mode(&mut self) -> bool {
+        let is_shadow = self.rule.is_shadow();
+        let is_changed = std::mem::replace(&mut self.is_shadow, is_shadow) != is_shadow;
+        if is_changed {
+            self.group.send_again();
+        }
+        is_changed
     }
 
     /// A holder appears. `at` is the group's instant, as in all calls below.
@@ -272,7 +286,7 @@ impl CounterQuota {
     /// Sends due assignments to the outboxes of their streams. That of the local holder is returned in
     /// `local`.
     fn deliver(&mut self, now: Micros, local: &mut Option<LocalShare>) {
-        let is_shadow = self.rule.is_shadow();
+        let is_shadow = self.is_shadow;
         for DueAssignment { holder, assignment, generation, ttl } in
             self.group.take_due_assignments()
         {

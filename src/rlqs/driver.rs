@@ -13,6 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::engine::{QuotaEngine, SHARDS};
+use super::reloading::QUOTAS_PER_LOCK;
 use super::settling::LedgerCall;
 use crate::key::CounterKey;
 use crate::quota::LedgerSnapshot;
@@ -121,7 +122,7 @@ async fn run(engine: Arc<QuotaEngine>) {
 
 /// The work of one tick apart from settlements.
 async fn tick(engine: &QuotaEngine, number: usize) {
-    engine.reload();
+    reload(engine).await;
     let now = engine.clock.now();
     engine.expire(now);
     // Each tick has its part of the shards, so that all have reported after the last one.
@@ -130,6 +131,18 @@ async fn tick(engine: &QuotaEngine, number: usize) {
         engine.report_local_uses(shard, now);
         yield_now().await;
     }
+}
+
+/// Applies new rules to all quotas.
+async fn reload(engine: &QuotaEngine) {
+    let Some(new) = engine.read_new_rules() else { return };
+    for shard in 0..SHARDS {
+        for keys in engine.keys_of(shard).chunks(QUOTAS_PER_LOCK) {
+            engine.apply_rules(shard, keys, &new);
+            yield_now().await;
+        }
+    }
+    engine.announce_rules(&new);
 }
 
 /// Settles the quotas that are due, from the shard `first` on. With a shared ledger at most

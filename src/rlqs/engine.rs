@@ -1,11 +1,10 @@
 //! The engine: all quotas of this process, which its streams, the driver and the limiter share.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::client_budget::{BudgetFull, ClientBudget};
 use super::counter_quota::{CounterQuota, LocalShare, ReportedUse};
@@ -22,7 +21,6 @@ use super::{ActiveRuleSet, GRACE, MARGIN, RlqsConfig};
 use crate::client_address::ClientAddress;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
 use crate::quota::{GroupConfig, HolderId, HolderTakenOver, Quota};
-use crate::rules::RuleLimit;
 use crate::time::{Clock, ClockOffset, Micros};
 
 /// Shards of the quotas, each with a lock.
@@ -52,10 +50,10 @@ pub struct QuotaEngine {
     group_config: GroupConfig,
     /// The holder of this process in each quota.
     pub(super) local_id: HolderId,
-    /// The version of the rules that the quotas have.
-    rules_version: AtomicU64,
+    /// The version of the rules that the quotas have. Streams wait for the next one.
+    pub(super) applied_rules: watch::Sender<u64>,
     /// Whether the rules apply to the quotas once more in the next tick.
-    applies_again: AtomicBool,
+    pub(super) applies_again: AtomicBool,
     streams: ClientBudget,
     buckets: ClientBudget,
     pub(super) names: InstanceNames,
@@ -101,7 +99,7 @@ impl QuotaEngine {
         let local = LocalHolders::new(config.max_local_holders);
         let streams = ClientBudget::new(config.max_streams);
         let buckets = ClientBudget::new(config.max_buckets);
-        let rules_version = AtomicU64::new(rules.version());
+        let (applied_rules, _) = watch::channel(rules.version());
         Arc::new(QuotaEngine {
             config,
             seed,
@@ -117,7 +115,7 @@ impl QuotaEngine {
             wake_driver: Notify::new(),
             group_config,
             local_id: HolderId(random()),
-            rules_version,
+            applied_rules,
             applies_again: AtomicBool::default(),
             streams,
             buckets,
@@ -140,7 +138,7 @@ impl QuotaEngine {
         now.saturating_add(self.config.assignment_ttl).saturating_add(MARGIN)
     }
 
-    /// Adds a bucket to a quota.
+    /// Adds a bucket to a quota. `used` is what a report says about it; `None` without a report.
     ///
     /// # Errors
     ///
@@ -150,14 +148,14 @@ impl QuotaEngine {
         place: QuotaPlace,
         holder: HolderId,
         to: Recipient,
-        used: ReportedUse,
+        used: Option<ReportedUse>,
         now: Micros,
     ) -> Result<(), HolderTakenOver> {
         self.divided.add(place.rule.id);
         let key = place.key;
         let result = self.with_quota(place, now, |quota, at| {
             quota.join(holder, to, at);
-            quota.report(holder, used, now, at)
+            used.map_or(Ok(()), |used| quota.report(holder, used, now, at))
         });
         lock(self.shard(&key)).mark_due(key);
         self.wake_driver.notify_one();
@@ -260,38 +258,6 @@ impl QuotaEngine {
             let _ = self.report(&used.key, self.local_id, report, now);
         }
         self.metrics.local_holders.set(self.local.len());
-    }
-
-    /// Applies new rules to the quotas, if there are any, and once more with the next call. Buckets whose
-    /// rule changed move with their next report.
-    pub(super) fn reload(&self) {
-        let version = self.rules.version();
-        let is_new = self.rules_version.swap(version, Ordering::Relaxed) != version;
-        // A report or a call that began with the rules before may have brought their limits back.
-        if !self.applies_again.swap(is_new, Ordering::Relaxed) && !is_new {
-            return;
-        }
-        let mut quotas = HashMap::new();
-        self.rules.read(&mut |set| {
-            self.quota_rules.reload(set, self.config.on_error, |rule| {
-                if let RuleLimit::Limit(limit) = &rule.limit
-                    && let Some(quota) = Quota::of(limit, self.config.burst_percent)
-                {
-                    quotas.insert(rule.id, quota);
-                }
-            });
-        });
-        for mutex in &self.shards {
-            let mut shard = lock(mutex);
-            for key in shard.keys() {
-                let Some(known) = shard.get_mut(&key) else { continue };
-                // Also without a change of the quota: shadow mode changes what Envoys get.
-                if let Some(quota) = quotas.get(&known.rule.id) {
-                    known.set_quota(*quota);
-                    shard.mark_due(key);
-                }
-            }
-        }
     }
 
     /// Frees what has expired by `now`.

@@ -20,8 +20,10 @@ use crate::quota::{HOLDER_BYTES, HolderId, Holding};
 use crate::time::Micros;
 
 mod placing;
+mod rules_watch;
 
 use placing::{BucketPlace, leave};
+use rules_watch::{RulesWatch, wait};
 
 /// Most actions of one message.
 const ACTIONS_MAX: usize = 1_000;
@@ -40,6 +42,7 @@ const BUCKET_BYTES: usize = 2
         + size_of::<CounterQuota>()
         + 2 * size_of::<(HolderId, Holding)>()
         + size_of::<(BucketKey, DueAction)>()
+        + size_of::<BucketKey>()
         + 8 * size_of::<CounterKey>());
 
 /// The most bytes of a bucket in all tables, without its id: 4 KiB. docs/operate/memory.md and the
@@ -51,6 +54,7 @@ const _: () = assert!(
         + 2 * size_of::<(BucketKey, DueAction)>()
         + 2 * size_of::<(CounterKey, CounterQuota)>()
         + 4 * size_of::<(HolderId, Member)>()
+        + 2 * size_of::<BucketKey>()
         + 8 * size_of::<(Micros, CounterKey)>()
         + HOLDER_BYTES
         <= BUCKET_BYTES_MAX
@@ -69,6 +73,7 @@ pub struct EnvoyStream {
     identity: KeyBuilder,
     buckets: HashMap<BucketKey, EnvoyBucket>,
     outbox: Arc<Outbox>,
+    rules: RulesWatch,
     /// Bytes of the encoded ids.
     id_bytes: usize,
     /// When idle buckets were last looked for.
@@ -155,6 +160,7 @@ impl QuotaEngine {
             identity: random_identity(),
             buckets: HashMap::new(),
             outbox: Arc::default(),
+            rules: RulesWatch::new(self.applied_rules.subscribe()),
             id_bytes: 0,
             swept_at: now,
         })
@@ -209,13 +215,20 @@ impl EnvoyStream {
         Ok(())
     }
 
-    /// Waits for actions, and returns them as an encoded `RateLimitQuotaResponse`. Cancel-safe.
+    /// Waits for actions, and returns them as an encoded `RateLimitQuotaResponse`. After a reload of the
+    /// rules it also finds the actions. Cancel-safe.
     pub async fn next(&mut self) -> Bytes {
         loop {
+            let next_slice = self.place_slice();
             if let Some(message) = self.take_message() {
                 return message;
             }
-            self.outbox.arrived().await;
+            tokio::select! {
+                biased;
+                () = self.rules.changed() => self.begin_placing(),
+                () = self.outbox.arrived() => {}
+                () = wait(next_slice) => {}
+            }
         }
     }
 
@@ -290,13 +303,13 @@ impl EnvoyStream {
                 if had_requests {
                     bucket.last_demand = now;
                 }
-                bucket.version == version && !matches!(bucket.place, BucketPlace::Abandoned)
+                bucket.version == version && !bucket.place.is_abandoned()
             }
         };
         let BucketUsage { allowed, denied, elapsed, .. } = *usage;
         let used = ReportedUse { allowed, denied, elapsed };
         if !(has_place && self.use_bucket(at, key, used)) {
-            self.place_bucket(at, key, pairs, used);
+            self.place_bucket(at, key, pairs, Some(used));
         }
         if let Some(rule) = self.buckets.get(&key).and_then(|bucket| bucket.place.rule()) {
             rule.allowed.add_many(allowed);

@@ -24,6 +24,7 @@ use crate::time::{Clock, ManualClock};
 mod dividing;
 mod hostile;
 mod local;
+mod reloads;
 mod shared;
 
 /// The rules of most tests. The counter of `tenant` counts per value.
@@ -143,7 +144,12 @@ impl Process {
 
     /// The work of the driver at this instant.
     fn settle(&self) {
-        self.engine.reload();
+        if let Some(new) = self.engine.read_new_rules() {
+            for shard in 0..64 {
+                self.engine.apply_rules(shard, &self.engine.keys_of(shard), &new);
+            }
+            self.engine.announce_rules(&new);
+        }
         self.engine.expire(self.clock.now());
         loop {
             let mut calls = Vec::new();

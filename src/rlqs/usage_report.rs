@@ -112,6 +112,15 @@ fn usage_of(mut bytes: &[u8], pairs_max: usize) -> Result<BucketUsage<'_>, Usage
     Ok(usage)
 }
 
+/// The pairs of an encoded `BucketId` that was within the bounds before.
+pub(super) fn ordered_pairs(id: &[u8]) -> Result<IdPairs<'_>, UsageError> {
+    let mut pairs = Some(IdPairs::new());
+    read_id(&mut pairs, id, usize::MAX)?;
+    let mut pairs = pairs.unwrap_or_default();
+    put_in_order(&mut pairs);
+    Ok(pairs)
+}
+
 /// Adds the pairs of an encoded `BucketId`. `id` becomes `None` with too many of them.
 fn read_id<'m>(
     id: &mut Option<IdPairs<'m>>,

@@ -45,6 +45,14 @@ impl BucketPlace {
             BucketPlace::Abandoned => None,
         }
     }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        matches!(self, BucketPlace::Abandoned)
+    }
+
+    fn allows_all(&self) -> bool {
+        matches!(self, BucketPlace::AllowAll(_))
+    }
 }
 
 impl EnvoyStream {
@@ -73,13 +81,14 @@ impl EnvoyStream {
         true
     }
 
-    /// Finds the place of a bucket, and counts its use there.
+    /// Finds the place of a bucket, and counts its use there. Without a use, after a reload of the rules, the
+    /// bucket gets another assignment if it has another place.
     pub(super) fn place_bucket(
         &mut self,
         at: &ReportScope<'_>,
         key: BucketKey,
         pairs: &IdPairs<'_>,
-        used: ReportedUse,
+        used: Option<ReportedUse>,
     ) {
         let ReportScope { engine, domain, version, now } = *at;
         let found = engine.find_place(domain, pairs, now);
@@ -90,6 +99,7 @@ impl EnvoyStream {
             && *old == new.key
         {
             *idle = engine.idle_time(&new.quota);
+            let Some(used) = used else { return };
             if self.use_bucket(at, key, used) {
                 return;
             }
@@ -115,9 +125,10 @@ impl EnvoyStream {
                 // An error is handled with the next report, which returns it again.
                 let _ = engine.join(place, holder, to, used, now);
             }
-            _ => {
-                self.use_bucket(at, key, used);
-            }
+            // It has this assignment, which only a report renews.
+            FoundPlace::AllowAll(_) if used.is_none() && old.allows_all() => {}
+            FoundPlace::AllowAll(_) => self.allow_all(engine, key, now),
+            FoundPlace::Unassigned(_) => {}
         }
     }
 
@@ -132,11 +143,7 @@ impl EnvoyStream {
         let ReportScope { engine, domain, now, .. } = *at;
         let Some(bucket) = self.buckets.get_mut(&key) else { return true };
         match &bucket.place {
-            BucketPlace::AllowAll(_) => {
-                let ttl_seconds = engine.config.assignment_ttl.0 / Micros::SECOND.0;
-                let action = QuotaAction::ALLOW_ALL;
-                self.outbox.put(key, DueAction { action, at: now, ttl_seconds });
-            }
+            BucketPlace::AllowAll(_) => self.allow_all(engine, key, now),
             BucketPlace::Divided { key: quota, holder, .. } => {
                 if engine.report(quota, *holder, used, now).is_err() {
                     engine.metrics.refuse(RefusedReason::NameInUse, domain, now);
@@ -150,6 +157,13 @@ impl EnvoyStream {
             BucketPlace::Unassigned(_) | BucketPlace::Abandoned => {}
         }
         true
+    }
+
+    /// Assigns that everything passes.
+    fn allow_all(&self, engine: &QuotaEngine, key: BucketKey, now: Micros) {
+        let ttl_seconds = engine.config.assignment_ttl.0 / Micros::SECOND.0;
+        let action = QuotaAction::ALLOW_ALL;
+        self.outbox.put(key, DueAction { action, at: now, ttl_seconds });
     }
 
     /// The holder of a bucket of this stream.
