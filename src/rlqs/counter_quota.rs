@@ -46,8 +46,11 @@ pub(super) struct CounterQuota {
     pub(super) is_in_flight: bool,
     /// Until when it does not settle, by the local clock: a pause of a quota with many holders.
     paced_until: Micros,
-    /// Whether Envoys may pass everything, because the rule is in shadow mode.
+    /// Whether Envoys may pass everything, because the rule is in shadow mode. That takes no share, so their
+    /// reports are answered without the ledger, which has what they would have.
     is_shadow: bool,
+    /// How long an assignment is valid.
+    ttl: Micros,
     /// Whether a reload lowered the limit, and the sum of the shares has not fallen since.
     was_lowered: bool,
 }
@@ -91,6 +94,7 @@ impl CounterQuota {
             is_in_flight: false,
             paced_until: Micros::ZERO,
             is_shadow,
+            ttl: config.ttl,
             was_lowered: false,
         }
     }
@@ -122,23 +126,29 @@ impl CounterQuota {
     }
 
     /// Sends all assignments again if a reload changed the shadow mode of the rule. Returns whether it did.
-    pub(super) fn apply_shadow_mode(&mut self) -> bool {
+    pub(super) fn apply_shadow_mode(&mut self, now: Micros) -> bool {
         let is_shadow = self.rule.is_shadow();
-        let is_changed = std::mem::replace(&mut self.is_shadow, is_shadow) != is_shadow;
-        if is_changed {
-            self.group.send_again();
+        if std::mem::replace(&mut self.is_shadow, is_shadow) == is_shadow {
+            return false;
         }
-        is_changed
+        if is_shadow {
+            self.members.values().for_each(|member| member.allow_all(now, self.ttl));
+        }
+        self.group.send_again();
+        true
     }
 
-    /// A holder appears. `at` is the group's instant, as in all calls below.
-    pub(super) fn join(&mut self, holder: HolderId, to: Recipient, at: Micros) {
+    /// A holder appears. `now` is the local instant, and `at` the group's instant, as in all calls below.
+    pub(super) fn join(&mut self, holder: HolderId, to: Recipient, now: Micros, at: Micros) {
         self.group.join(holder, at);
         let member = Member { to, last_report: None, demand: 0.0, shadow: None };
+        if self.is_shadow {
+            member.allow_all(now, self.ttl);
+        }
         self.members.insert(holder, member);
     }
 
-    /// A report of a bucket. `now` is the local instant.
+    /// A report of a bucket.
     ///
     /// # Errors
     ///
@@ -152,6 +162,9 @@ impl CounterQuota {
     ) -> Result<(), HolderTakenOver> {
         let hits = used.allowed.saturating_add(used.denied);
         let Some(member) = self.members.get_mut(&holder) else { return Ok(()) };
+        if self.is_shadow {
+            member.allow_all(now, self.ttl);
+        }
         let before = member.last_report.replace(now);
         match before {
             Some(before) => {
@@ -304,9 +317,10 @@ impl CounterQuota {
                     let valid_until = now.saturating_add(ttl);
                     *local = Some(LocalShare { assignment, valid_until });
                 }
+                // It may pass everything, and has that assignment.
+                Recipient::Bucket { .. } if is_shadow => {}
                 Recipient::Bucket { outbox, bucket, .. } => {
-                    let shown = if is_shadow { Assignment::AllowAll } else { assignment };
-                    let action = QuotaAction::Assign { assignment: shown, generation };
+                    let action = QuotaAction::Assign { assignment, generation };
                     let ttl_seconds = ttl.0 / Micros::SECOND.0;
                     outbox.put(*bucket, DueAction { action, at: now, ttl_seconds });
                 }

@@ -154,7 +154,7 @@ impl QuotaEngine {
         self.divided.add(place.rule.id);
         let key = place.key;
         let result = self.with_quota(place, now, |quota, at| {
-            quota.join(holder, to, at);
+            quota.join(holder, to, now, at);
             used.map_or(Ok(()), |used| quota.report(holder, used, now, at))
         });
         lock(self.shard(&key)).mark_due(key);
@@ -167,7 +167,7 @@ impl QuotaEngine {
         let key = place.key;
         let local = self.with_quota(place, now, |quota, at| {
             if !quota.has(self.local_id) {
-                quota.join(self.local_id, Recipient::Local, at);
+                quota.join(self.local_id, Recipient::Local, now, at);
             }
             let mut local = None;
             if self.ledger.is_none() {

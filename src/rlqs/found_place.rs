@@ -12,7 +12,8 @@ use crate::time::Micros;
 
 /// What the rules say about a bucket.
 pub(super) enum FoundPlace {
-    /// No rule limits it. The rule, if it is unlimited.
+    /// No rule limits it, or only in shadow mode and by a limit that cannot be divided. The rule, if there
+    /// is one.
     AllowAll(Option<Arc<QuotaRule>>),
     /// It has no assignment, because its limit cannot be divided.
     Unassigned(Arc<QuotaRule>),
@@ -43,7 +44,10 @@ impl QuotaEngine {
                 }
                 _ => {
                     self.metrics.warn_undivided(rule, now);
-                    FoundPlace::Unassigned(known)
+                    match rule.shadow_mode {
+                        true => FoundPlace::AllowAll(Some(known)),
+                        false => FoundPlace::Unassigned(known),
+                    }
                 }
             };
         });

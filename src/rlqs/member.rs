@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::bucket_id::BucketKey;
-use super::outbox::Outbox;
+use super::outbox::{DueAction, Outbox};
+use super::quota_action::QuotaAction;
 use super::tokens::Tokens;
 use crate::time::Micros;
 
@@ -17,6 +18,16 @@ pub(super) struct Member {
     pub(super) demand: f64,
     /// For a rule in shadow mode: the bucket that the Envoy would have.
     pub(super) shadow: Option<Box<Tokens>>,
+}
+
+impl Member {
+    /// Lets a bucket pass everything for `ttl`. Callers of this process need no message.
+    pub(super) fn allow_all(&self, now: Micros, ttl: Micros) {
+        if let Recipient::Bucket { outbox, bucket, .. } = &self.to {
+            let (action, ttl_seconds) = (QuotaAction::ALLOW_ALL, ttl.0 / Micros::SECOND.0);
+            outbox.put(*bucket, DueAction { action, at: now, ttl_seconds });
+        }
+    }
 }
 
 /// Who uses the share of a member.

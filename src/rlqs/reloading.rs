@@ -49,10 +49,11 @@ impl QuotaEngine {
 
     /// Applies new rules to these quotas of a shard, at most [`QUOTAS_PER_LOCK`].
     pub(super) fn apply_rules(&self, shard: usize, keys: &[CounterKey], new: &NewRules) {
+        let now = self.clock.now();
         let mut shard = lock(&self.shards[shard]);
         for key in keys {
             let Some(known) = shard.get_mut(key) else { continue };
-            let mut is_changed = known.apply_shadow_mode();
+            let mut is_changed = known.apply_shadow_mode(now);
             if let Some(quota) = new.quotas.get(&known.rule.id) {
                 is_changed |= known.set_quota(*quota);
             }

@@ -25,6 +25,7 @@ mod dividing;
 mod hostile;
 mod local;
 mod reloads;
+mod shadow_mode;
 mod shared;
 
 /// The rules of most tests. The counter of `tenant` counts per value.
