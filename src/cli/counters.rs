@@ -138,6 +138,9 @@ fn one(body: &Value) -> String {
             None => text.push('\n'),
         }
     }
+    if body["note"].is_string() {
+        text.push_str(&format!("{}\n", word("note")));
+    }
     text
 }
 
@@ -166,6 +169,8 @@ mod tests {
         let expected = "domain d, rule r\n\
                         3 of 3 used per 60.0 s, 0 remaining, resets in 1.5 s\ndenied until T\n";
         assert_eq!(text(&full, true), expected);
+        let divided = json!({ "domain": "d", "rule": "r", "note": "RLQS divides it." });
+        assert_eq!(text(&divided, true), "domain d, rule r\nRLQS divides it.\n");
         let deleted = json!({ "domain": "d", "rule": "r", "existed": true });
         assert_eq!(text(&deleted, true), "domain d, rule r\nthe counter is empty now\n");
     }

@@ -142,6 +142,9 @@ fn write_state(out: &mut impl Write, counter: &Value) -> io::Result<()> {
         return writeln!(out, "state   not shown: {}", one_line(error));
     }
     write_tiers(out, counter)?;
+    if let Some(note) = counter["note"].as_str() {
+        writeln!(out, "note    {}", one_line(note))?;
+    }
     match counter.get("what_if") {
         Some(what_if) => {
             writeln!(out, "shadow  its counter, which never denies:")?;
@@ -188,6 +191,8 @@ mod tests {
         let state = "state   1 used, 8 of 9 remaining, resets in 2 s\n";
         let title = "shadow  its counter, which never denies:\n";
         assert_eq!(shown(both), format!("{state}{title}{state}"));
+        let divided = json!({ "tiers": [tier], "denied_until": null, "note": "RLQS divides it." });
+        assert_eq!(shown(divided), format!("{state}note    RLQS divides it.\n"));
         let refused = json!({ "error": "no authorization" });
         assert_eq!(shown(refused), "state   not shown: no authorization\n");
     }

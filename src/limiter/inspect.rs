@@ -118,6 +118,11 @@ impl<S: SharedStore> Limiter<S> {
         Ok(algorithm::report_tiers(counter.limit, &step, &outcome))
     }
 
+    /// Whether the quota service divides the limit of `rule` now, so that shares decide instead of counters.
+    pub fn divides(&self, rule: &Rule) -> bool {
+        self.divided().is_some_and(|rules| rules.divides(rule))
+    }
+
     /// Deletes the counter, its local counter of `on_error: local`, and that of its what-if limit.
     /// Returns whether one of the first two existed.
     ///

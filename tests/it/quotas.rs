@@ -1,5 +1,7 @@
 //! What operators see of limits that RLQS divides: `/quotas` and the metrics.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::support::http::{get, post};
@@ -7,6 +9,7 @@ use crate::support::rlqs::{SmallEnvoy, bucket};
 use crate::support::rls::{descriptor, request};
 use crate::support::wait::until;
 use crate::support::weir::Weir;
+use crate::support::weir::cli::run;
 
 const RULES: &str = "
 domain: d
@@ -60,6 +63,8 @@ fn quotas_shows_the_share_of_each_holder() {
     assert!(note.starts_with("RLQS divides this limit"), "{note}");
     // Without a share, the fallback decides, or the counter.
     assert!(note.contains("the share of this instance usually decides"), "{note}");
+    assert_eq!(get(weir.admin, "/counters?domain=d&descriptor=tenant=a").json()["note"], note);
+    explain_has_the_note(&weir, note);
     assert_eq!(kinds(&quotas(&weir, "")["quotas"][0]), ["envoy"], "a trial makes no holder");
 
     // The first call makes this instance a holder as well.
@@ -78,6 +83,17 @@ fn quotas_shows_the_share_of_each_holder() {
     }
     let of_rule = [r#"domain="d""#, r#"rule="per-tenant""#, r#"result="allowed""#];
     until("a report with requests", || weir.metric("weir_rlqs_requests_total", &of_rule) > 0);
+}
+
+/// `weir explain` asks for the state of a bucket's counter, which does not decide.
+fn explain_has_the_note(weir: &Weir, note: &str) {
+    let address = format!("http://{}", weir.admin);
+    let asked = ["explain", "--addr", &address, "--domain", "d", "--bucket", "tenant=a"];
+    let words = run(Path::new("."), &asked);
+    assert!(words.stdout.contains(&format!("\nnote    {note}\n")), "{words:?}");
+    let json = run(Path::new("."), &[&asked[..], &["--json"]].concat());
+    let shown: Value = serde_json::from_str(&json.stdout).expect("one object");
+    assert_eq!(shown["explanations"][0]["state"]["note"], note, "{shown}");
 }
 
 #[test]

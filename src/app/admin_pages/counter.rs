@@ -19,6 +19,12 @@ use crate::server::CounterError;
 use crate::store::StoreError;
 use crate::time::Micros;
 
+/// The note about a counter whose limit is divided.
+pub(super) const DIVIDED: &str = concat!(
+    "RLQS divides this limit: the share of this instance usually decides, ",
+    "and not this counter; see /quotas."
+);
+
 /// The state of a counter. JSON has the fields in this order, the most important first.
 #[derive(Serialize)]
 struct ShownCounter<'a> {
@@ -37,6 +43,9 @@ struct ShownCounter<'a> {
     what_if: Option<ShownWhatIf>,
     /// The temporary changes of the descriptor and its rule.
     changes: Vec<Value>,
+    /// Why another state decides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<&'static str>,
     #[serde(flatten)]
     place: Place<'a>,
 }
@@ -118,6 +127,8 @@ pub(super) async fn read(
         let why = "its plan is unlimited, so nothing is counted; POST it to /explain to see why";
         return Err(CounterError::NoCounter(why.to_owned()));
     };
+    // Under changed numbers the counter decides.
+    let is_divided = matches!(limit, Cow::Borrowed(_)) && limiter.divides(counter.rule);
     let counter = &Counter { limit: &limit, ..*counter };
     let tiers = limiter.inspect(counter, now).await.map_err(store_failed)?;
     let what_if = match counter.what_if() {
@@ -137,6 +148,7 @@ pub(super) async fn read(
         tiers: tiers.iter().map(|decision| tier(counter, decision, now)).collect(),
         what_if,
         changes: changes.shown,
+        note: is_divided.then_some(DIVIDED),
         place: place(limiter, counter, hash),
     }))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::AdminPages;
-use super::counter::{seconds, tier};
+use super::counter::{DIVIDED, seconds, tier};
 use crate::decision::{Code, Decision, DecisionReason};
 use crate::descriptor::{Descriptor, Entry, ParsedDescriptor, Request, TraceContext};
 use crate::limit::{Algorithm, Mode};
@@ -120,11 +120,7 @@ fn notes(tried: &TriedDescriptor<'_>) -> Vec<String> {
         notes.push(format!("The store failed ({error}), so the fallback decides."));
     }
     if tried.is_divided {
-        notes.push(
-            "RLQS divides this limit: the share of this instance usually decides, and not the \
-             counter that was tried; see /quotas."
-                .into(),
-        );
+        notes.push(DIVIDED.into());
     }
     match tried.rule.filter(|_| tried.counter.is_some()).map(|rule| rule.mode) {
         Some(Mode::Leased) => {
