@@ -11,7 +11,9 @@ mod share;
 
 pub use assignment::Assignment;
 pub use division::{HEAD_ROOM_PERCENT, WANT_MIN, Want, divide, want_of};
-pub use group::{DueAssignment, GroupConfig, HOLDER_BYTES, HolderTakenOver, QuotaGroup};
+pub use group::{
+    DueAssignment, GroupConfig, HOLDER_BYTES, HolderTakenOver, PresentUse, QuotaGroup,
+};
 pub use ledger::{
     Change, HELD_MAX, HOLDERS_MAX, HolderId, Holding, Ledger, LedgerSnapshot, Settlement,
 };

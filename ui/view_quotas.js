@@ -19,11 +19,12 @@ function quota(one) {
   const { domain, rule, holders } = one;
   const less = holders.length < one.holder_count
     ? `The ${number(holders.length)} largest of ${number(one.holder_count)} holders.` : "";
+  const reserved = one.reserved > 0 ? `${percent(one.reserved)} is reserved, mostly for lost Envoys. ` : "";
   return el("article", { class: "card", "data-rule": rule },
     el("h3", {}, value(rule), " in ", value(domain)),
     el("p", {}, `${number(one.requests)} per ${duration(one.window_seconds)}; demand ` +
       `${rate(one.demand_per_second)} per s. `, el("a", { href: link("rules", { domain, rule }) }, "Open the rule")),
-    el("p", {}, bar(one.assigned), `${percent(one.assigned)} of the limit is assigned at this instance. ${less}`),
+    el("p", {}, bar(one.assigned), `${percent(one.assigned)} of the limit is assigned at this instance. ${reserved}${less}`),
     el("p", {}, "Counter ", value(one.key, 200)),
     table("Shares by holder", HEADS, holders.map(holder)));
 }

@@ -29,11 +29,14 @@ mod demand_meter;
 mod ledger_view;
 mod own_holder;
 mod planning;
+mod present_use;
 mod targets;
 mod timing;
 
 use ledger_view::LedgerView;
 use own_holder::OwnHolder;
+
+pub use present_use::PresentUse;
 
 /// The pause after a failure of the store.
 const RETRY_PAUSE: Micros = Micros::from_millis(500);

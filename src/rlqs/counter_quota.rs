@@ -11,7 +11,7 @@ use super::quota_rule::QuotaRule;
 use super::tokens::Tokens;
 use crate::quota::{
     Assignment, DueAssignment, GroupConfig, HolderId, HolderTakenOver, Ledger, LedgerSnapshot,
-    Quota, QuotaGroup, SHARES, Settlement,
+    PresentUse, Quota, QuotaGroup, SHARES, Settlement,
 };
 use crate::time::{ClockOffset, Micros};
 
@@ -205,6 +205,11 @@ impl CounterQuota {
     /// Own holders with their shares and wants.
     pub(super) fn shares(&self) -> impl Iterator<Item = (HolderId, u64, u64)> {
         self.group.shares()
+    }
+
+    /// The shares of all instances when the local clock shows `now`.
+    pub(super) fn present_use(&self, now: Micros) -> PresentUse {
+        self.group.present_use(self.group_now.max(self.offset.remote(now)))
     }
 
     /// Settles with the memory ledger until nothing is due, unless it pauses.

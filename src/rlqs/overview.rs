@@ -7,7 +7,7 @@ use super::counter_quota::CounterQuota;
 use super::engine::QuotaEngine;
 use super::member::Recipient;
 use crate::key::{CounterKey, RuleId};
-use crate::quota::{Quota, SHARES, Want};
+use crate::quota::{PresentUse, Quota, SHARES, Want};
 use crate::time::Micros;
 
 /// Most quotas that are shown.
@@ -44,6 +44,9 @@ pub struct ShownQuota {
     pub demand_per_second: f64,
     /// The sum of the shares of the holders of this process. 1 is the whole quota.
     pub assigned: f64,
+    /// The shares of all instances that no holder is meant to use, and that no other one gets yet: of lost
+    /// Envoys, and of lowered ones for the grace. 1 is the whole quota.
+    pub reserved: f64,
     /// The number of holders of this process.
     pub holder_count: usize,
     /// At most 100 of them, largest share first.
@@ -91,6 +94,21 @@ pub struct RuleDemand {
     pub demand_per_second: f64,
     /// Hits per second that they may use.
     pub assigned_per_second: f64,
+    /// Hits per second of the shares that are [reserved](ShownQuota::reserved).
+    pub reserved_per_second: f64,
+    /// The present sum of the shares of a quota at all instances, the largest one of the quotas. 1 is the
+    /// whole quota.
+    pub share_in_use: f64,
+}
+
+/// The sums over the quotas of a rule.
+#[derive(Clone, Copy, Default)]
+struct RuleSums {
+    demand: f64,
+    assigned: f64,
+    reserved: f64,
+    /// The largest one.
+    in_use: u64,
 }
 
 impl RuleDemand {
@@ -101,6 +119,8 @@ impl RuleDemand {
         self.shadow_denied = self.shadow_denied.saturating_add(other.shadow_denied);
         self.demand_per_second += other.demand_per_second;
         self.assigned_per_second += other.assigned_per_second;
+        self.reserved_per_second += other.reserved_per_second;
+        self.share_in_use = self.share_in_use.max(other.share_in_use);
     }
 }
 
@@ -114,10 +134,10 @@ impl QuotaEngine {
         demands.truncate(limit.min(QUOTAS_MAX));
         let places: HashMap<CounterKey, usize> =
             demands.iter().enumerate().map(|(place, (_, key))| (*key, place)).collect();
-        let mut quotas = Vec::new();
+        let (mut quotas, now) = (Vec::new(), self.clock.now());
         self.for_each(|key, quota| {
             if let Some(place) = places.get(key) {
-                quotas.push((*place, shown(key, quota)));
+                quotas.push((*place, shown(key, quota, now)));
             }
         });
         quotas.sort_by_key(|(place, _)| *place);
@@ -126,26 +146,31 @@ impl QuotaEngine {
 
     /// The rules that have or had buckets, ordered by domain and name.
     pub fn rule_series(&self) -> Vec<RuleDemand> {
-        let mut rates: HashMap<RuleId, (f64, f64)> = HashMap::new();
+        let now = self.clock.now();
+        let mut sums: HashMap<RuleId, RuleSums> = HashMap::new();
         self.for_each(|_, quota| {
-            let (demands, assigned) = rates.entry(quota.rule.id).or_default();
-            *demands += demand(quota);
-            *assigned += quota.quota().rate_of(assigned_shares(quota));
+            let PresentUse { in_use, reserved } = quota.present_use(now);
+            let of_rule = sums.entry(quota.rule.id).or_default();
+            of_rule.demand += demand(quota);
+            of_rule.assigned += quota.quota().rate_of(assigned_shares(quota));
+            of_rule.reserved += quota.quota().rate_of(reserved);
+            of_rule.in_use = of_rule.in_use.max(in_use);
         });
         let rules = self.quota_rules.all();
         let mut series: Vec<RuleDemand> = rules
             .iter()
             .map(|rule| {
-                let (demand_per_second, assigned_per_second) =
-                    rates.get(&rule.id).copied().unwrap_or_default();
+                let sums = sums.get(&rule.id).copied().unwrap_or_default();
                 RuleDemand {
                     domain: rule.domain.clone(),
                     rule: rule.name(),
                     allowed: rule.allowed.get(),
                     denied: rule.denied.get(),
                     shadow_denied: rule.shadow_denied.get(),
-                    demand_per_second,
-                    assigned_per_second,
+                    demand_per_second: sums.demand,
+                    assigned_per_second: sums.assigned,
+                    reserved_per_second: sums.reserved,
+                    share_in_use: sums.in_use as f64 / SHARES as f64,
                 }
             })
             .collect();
@@ -171,7 +196,7 @@ fn assigned_shares(quota: &CounterQuota) -> u64 {
     quota.shares().map(|(_, share, _)| share).fold(0, u64::saturating_add)
 }
 
-fn shown(key: &CounterKey, quota: &CounterQuota) -> ShownQuota {
+fn shown(key: &CounterKey, quota: &CounterQuota, now: Micros) -> ShownQuota {
     let Quota { requests, window, .. } = *quota.quota();
     let mut shares: Vec<_> = quota.shares().collect();
     shares.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -199,6 +224,7 @@ fn shown(key: &CounterKey, quota: &CounterQuota) -> ShownQuota {
         window,
         demand_per_second: demand(quota),
         assigned: assigned_shares(quota) as f64 / SHARES as f64,
+        reserved: quota.present_use(now).reserved as f64 / SHARES as f64,
         holder_count: quota.members().len(),
         holders: shares.iter().filter_map(holder).take(HOLDERS_SHOWN).collect(),
     }

@@ -24,6 +24,7 @@ use crate::time::{Clock, ManualClock};
 mod dividing;
 mod hostile;
 mod local;
+mod overview;
 mod reloads;
 mod shadow_mode;
 mod shared;

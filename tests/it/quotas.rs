@@ -114,6 +114,14 @@ fn quotas_begins_with_the_largest_demand() {
     assert_eq!(page["total"], 3, "{page}");
     let shown = demands(&page);
     assert!(shown.len() == 2 && shown[0] > shown[1], "{page}");
+    drop(envoy);
+    until("reserved shares of all three", || {
+        let body = get(weir.admin, "/metrics").body;
+        let has = |line: &str| body.contains(&format!("{line}\n"));
+        has(r#"weir_rlqs_reserved_per_second{domain="d",rule="per-tenant"} 300"#)
+            && has(r#"weir_rlqs_share_in_use{domain="d",rule="per-tenant"} 1"#)
+    });
+    assert_eq!(quotas(&weir, "")["quotas"][2]["reserved"], 1.0);
 }
 
 /// Calls are decided by their counters, and there is nothing to show.

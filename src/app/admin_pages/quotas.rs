@@ -24,6 +24,7 @@ fn quota(shown: &ShownQuota, limiter: &Limiter) -> Value {
         "requests": shown.requests,
         "window_seconds": shown.window.0 as f64 / 1e6,
         "assigned": shown.assigned,
+        "reserved": shown.reserved,
         "demand_per_second": shown.demand_per_second,
         "holder_count": shown.holder_count,
         "holders": holders,

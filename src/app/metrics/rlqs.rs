@@ -72,4 +72,16 @@ fn expose_rules(engine: &QuotaEngine, page: &mut Exposition) {
     for one in &series {
         family.sample(&[("domain", &*one.domain), ("rule", &*one.rule)], one.assigned_per_second);
     }
+    let help = "Requests per second of shares that no holder is meant to use and no other one gets \
+                yet, at all instances.";
+    let family = page.gauge("weir_rlqs_reserved_per_second", help);
+    for one in &series {
+        family.sample(&[("domain", &*one.domain), ("rule", &*one.rule)], one.reserved_per_second);
+    }
+    let help = "Present sum of the shares of a rule's limit at all instances, the largest of its \
+                limits. 1 is the whole limit.";
+    let family = page.gauge("weir_rlqs_share_in_use", help);
+    for one in &series {
+        family.sample(&[("domain", &*one.domain), ("rule", &*one.rule)], one.share_in_use);
+    }
 }
