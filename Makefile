@@ -5,6 +5,7 @@ PYTHON ?= python3
 FUZZ_RUNS ?= 1000000
 FUZZ_SECONDS ?= 0
 SOAK_PAUSE ?= 60
+WEIR_QUOTA_SIMULATION_SEEDS ?= 1000
 
 ENVOYS := 1.40.0 1.36.4
 # The Envoy of Envoy Gateway 1.9, for tests/it/xds/gateway_routes.rs.
@@ -182,9 +183,10 @@ SIMULATION_SEEDS ?= 100000
 simulation: ## random schedules of the modes in virtual time
 	CARGO_PROFILE_DEV_OPT_LEVEL=1 WEIR_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --nocapture simulation::guarantees
 
-# The simulation of shared quotas with 1 000 Envoys and 10 000 buckets; `test` runs smaller ones.
+# The simulation of shared quotas with 1 000 Envoys and 10 000 buckets, and WEIR_QUOTA_SIMULATION_SEEDS small worlds
+# of each theme; `test` runs one of each.
 rlqs-simulation: ## many Envoys that share quotas in virtual time
-	CARGO_PROFILE_DEV_OPT_LEVEL=1 $(CARGO) test --locked --workspace --lib -- --ignored --nocapture quota::tests::simulation
+	CARGO_PROFILE_DEV_OPT_LEVEL=1 WEIR_QUOTA_SIMULATION_SEEDS=$(WEIR_QUOTA_SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --include-ignored --nocapture quota::tests::simulation
 
 # Reloads, rotations and faults under 5 000 calls per second, on a release build, with SOAK_PAUSE
 # seconds of load between two events.

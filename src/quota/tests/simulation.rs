@@ -18,7 +18,7 @@
 //! or more in a report interval.
 //!
 //! `WEIR_QUOTA_SIMULATION_SEED=N` repeats one seed, `WEIR_QUOTA_SIMULATION_SEEDS=N` sets their number.
-//! `make rlqs-simulation` runs 1,000 Envoys with 10,000 buckets.
+//! `make rlqs-simulation` runs 1,000 seeds of each theme, and 1,000 Envoys with 10,000 buckets.
 
 use std::collections::BTreeMap;
 
