@@ -272,7 +272,7 @@ bench-xds: ## large responses by xDS, under load
 	$(CARGO) bench --locked --bench xds
 
 # The cost of RLQS: CPU time per report, memory per bucket and stream, settlements in Redis, and other calls
-# meanwhile. Prints the tables of docs/guides/rlqs.md in Markdown. BENCH has options, for example '--shape 1000x10'.
+# meanwhile. Prints the tables of docs/design/rlqs.md in Markdown. BENCH has options, for example '--shape 1000x10'.
 bench-rlqs: redis ## the cost of RLQS
 	$(CARGO) bench --locked --bench rlqs -- $(BENCH)
 

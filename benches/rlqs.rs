@@ -1,7 +1,7 @@
 //! The cost of RLQS: CPU time per report and of the driver, memory per bucket and stream, settlements in
 //! Redis, and the latency of other calls meanwhile.
 //!
-//! `make bench-rlqs` runs it. It prints tables in Markdown for docs/guides/rlqs.md, and warnings on
+//! `make bench-rlqs` runs it. It prints the tables of docs/design/rlqs.md in Markdown, and warnings on
 //! stderr.
 //!
 //!   cargo bench --bench rlqs -- [--rounds N] [--rate N] [--shape 1000x10]
