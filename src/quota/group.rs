@@ -15,7 +15,8 @@
 //!   the Envoy uses the old share until its next stream or the end of its TTL.
 //! - A ledger that loses its last writes or everything: shares that were raised shortly before, until
 //!   the next renewal of their holders. A group gives away no share that it has seen in the ledger.
-//! - Renewals without the ledger, if a rule asks for them.
+//! - Renewals without the ledger, if a rule asks for them, while other groups reach it: they give the shares
+//!   away when these expire there. Each group without the ledger adds at most what its holders had.
 //! - A restart without the ledger: what Envoys used before it is an estimate.
 
 use std::collections::BTreeMap;

@@ -22,6 +22,7 @@
 
 use std::collections::BTreeMap;
 
+mod cut_offs;
 mod envoy;
 mod envoy_side;
 mod instance;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::cut_offs::CutOffs;
 use super::envoy::{Rate, SimBucket};
 use super::envoy_side::REPORT_PERIOD;
 use crate::quota::Quota;
@@ -74,6 +75,8 @@ pub(super) struct SimQuota {
     missed: Rate,
     /// The limit is larger until then: a reload lowers it.
     larger: Option<(Micros, Rate)>,
+    /// What instances without the ledger may add.
+    pub(super) cut_offs: CutOffs,
     /// Until then the sum is not judged: the ledger lost writes.
     pub(super) amnesty: Micros,
     sizes: u64,
@@ -103,6 +106,7 @@ impl SimQuota {
             used: 0,
             missed: 0,
             larger: None,
+            cut_offs: CutOffs::default(),
             amnesty: Micros::ZERO,
             sizes: 0,
             minted: 0.0,
@@ -198,10 +202,11 @@ impl SimQuota {
             _ => self.limit(),
         };
         figures.largest = figures.largest.max(self.used as f64 / limit as f64);
-        if self.used - self.missed > limit && now >= self.amnesty {
+        let most = limit + self.cut_offs.most(now);
+        if self.used - self.missed > most && now >= self.amnesty {
             let (index, used, missed) = (self.index, self.used, self.missed);
             figures.violate("1 sum", || {
-                format!("{now:?} quota {index}: {used} of {limit} in use, {missed} excused")
+                format!("{now:?} quota {index}: {used} of {most} in use, {missed} excused")
             });
         } else if self.used > limit {
             figures.excused += 1;
@@ -277,7 +282,8 @@ impl SimQuota {
         let sample = Sample { admitted: self.admitted, minted: self.minted, sizes: self.sizes };
         self.samples.push_front(sample);
         self.samples.truncate(WINDOWS[2] + 1);
-        if now < self.amnesty || self.larger.is_some() || self.missed > 0 {
+        let is_exceeded = self.missed > 0 || self.cut_offs.most(now) > 0;
+        if now < self.amnesty || self.larger.is_some() || is_exceeded {
             self.samples.truncate(1);
         }
         for window in WINDOWS {

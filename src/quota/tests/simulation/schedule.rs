@@ -23,8 +23,10 @@ pub(super) enum Theme {
     Calls,
     /// The ledger is away for all instances or for one.
     Outages,
-    /// The same, and holders are renewed without the ledger.
+    /// It is away for all instances, and holders are renewed without it.
     OutagesRenewed,
+    /// It is away for one instance, which renews its holders without it.
+    CutOffRenewed,
     /// A replica without the last writes becomes the primary.
     FailOver,
     /// The ledger loses everything.
@@ -38,13 +40,14 @@ pub(super) enum Theme {
 }
 
 impl Theme {
-    pub(super) const ALL: [Theme; 11] = [
+    pub(super) const ALL: [Theme; 12] = [
         Theme::Demand,
         Theme::Restarts,
         Theme::HalfOpen,
         Theme::Calls,
         Theme::Outages,
         Theme::OutagesRenewed,
+        Theme::CutOffRenewed,
         Theme::FailOver,
         Theme::Flush,
         Theme::Relearn,
@@ -100,7 +103,7 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         division,
         config: config(shared),
         relearn: theme == Theme::Relearn,
-        renew_without_ledger: theme == Theme::OutagesRenewed,
+        renew_without_ledger: matches!(theme, Theme::OutagesRenewed | Theme::CutOffRenewed),
         excuse: !matches!(
             theme,
             Theme::Demand | Theme::Restarts | Theme::Relearn | Theme::CrashLoop
@@ -217,8 +220,11 @@ fn actions(
                 actions.push((at, Action::Faults(faults)));
                 actions.push((ends, Action::Faults(Faults::default())));
             }
-            Theme::Outages | Theme::OutagesRenewed => {
-                let all = rng.chance(50) || theme == Theme::OutagesRenewed;
+            Theme::Outages | Theme::OutagesRenewed | Theme::CutOffRenewed => {
+                let all = match theme {
+                    Theme::CutOffRenewed => false,
+                    _ => rng.chance(50) || theme == Theme::OutagesRenewed,
+                };
                 let cut_off = if all { (0..instances).collect() } else { vec![instance] };
                 let long = Micros(pause.0 * rng.below(3));
                 actions.push((at, Action::Faults(Faults { cut_off, ..Faults::default() })));

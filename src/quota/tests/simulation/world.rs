@@ -266,6 +266,7 @@ impl World {
 
     fn sample(&mut self) {
         if !self.faults.cut_off.is_empty() {
+            self.observe_cut_offs();
             self.fault_everywhere();
         }
         for quota in &mut self.quotas {
@@ -315,7 +316,8 @@ impl World {
             Action::Cut { envoy, noticed } => self.cut(envoy, noticed),
             Action::Stop { instance, pause } => self.stop(instance, pause),
             Action::Faults(faults) => {
-                self.faults = faults;
+                let before = std::mem::replace(&mut self.faults, faults);
+                self.note_cut_offs(&before.cut_off);
                 self.fault_everywhere();
             }
             Action::FailOver { lag } => {
