@@ -162,6 +162,35 @@ mod tests {
         }
     }
 
+    /// The distinct pairs of shares of two holders that need a third of the quota each and report every 5 s,
+    /// the second one up to `late` late.
+    fn shares_of_steady_demands(late: Micros) -> Vec<[u64; 2]> {
+        let mut setting = Setting::saturated(0);
+        let mut shares = Vec::new();
+        for round in 0..40 {
+            setting.report(0, 5_000);
+            setting.settle();
+            let delay = Micros(late.0 / 4 * [2, 0, 4, 1][round % 4]);
+            setting.pass(delay);
+            setting.report(1, 5_000);
+            setting.settle();
+            shares.push([setting.share(0), setting.share(1)]);
+            setting.pass(Micros::from_secs(5).saturating_sub(delay));
+        }
+        // The first reports measure the demands.
+        shares.drain(..4);
+        shares.dedup();
+        shares
+    }
+
+    #[test]
+    fn steady_demands_move_nothing() {
+        let steady = shares_of_steady_demands(Micros::from_millis(40));
+        assert_eq!(steady.len(), 1, "{steady:?}");
+        // Reports that come at very different times show another demand each.
+        assert!(shares_of_steady_demands(Micros::SECOND).len() > 1);
+    }
+
     #[test]
     fn small_excesses_are_lowered_for_another_holder() {
         let mut setting = Setting::saturated(30);

@@ -108,23 +108,3 @@ fn small_quotas_are_divided_too() {
     assert_lowered_first(&all, 0.1);
     assert_no_violation(&weir);
 }
-
-/// A share that a demand does not need is not moved to and fro.
-#[test]
-fn steady_demands_move_nothing() {
-    let weir = serving(&tenants("second", LIMIT)).start();
-    let (first, second) = (envoy(&weir, 100.0), envoy(&weir, 100.0));
-    let all = [&first, &second];
-    until_stable("both are served in full", || rates(&all).iter().all(|rate| *rate >= 100.0));
-    std::thread::sleep(Duration::from_secs(3));
-    let count = |envoy: &SmallEnvoy| {
-        let mut actions = envoy.actions();
-        actions.dedup_by_key(|action| action.assigned);
-        actions.len()
-    };
-    let before: Vec<usize> = all.iter().map(|envoy| count(envoy)).collect();
-    std::thread::sleep(Duration::from_secs(5));
-    let after: Vec<usize> = all.iter().map(|envoy| count(envoy)).collect();
-    let moves: usize = after.iter().sum::<usize>() - before.iter().sum::<usize>();
-    assert!(moves <= 2, "{before:?}, then {after:?}");
-}
