@@ -30,6 +30,8 @@ pub(super) struct OwnHolder {
     demand: DemandMeter,
     /// When it appeared here.
     appeared: Micros,
+    /// When its stream appeared.
+    joined: Micros,
     /// The last report, or the start.
     reported: Micros,
     /// Whether a report waits for its renewal in the ledger.
@@ -66,6 +68,7 @@ impl OwnHolder {
         OwnHolder {
             demand: DemandMeter::default(),
             appeared: now,
+            joined: now,
             reported: now,
             renew: true,
             renewing: false,
@@ -196,7 +199,17 @@ impl OwnHolder {
     /// Whether the ledger must be written although the share stays.
     pub(super) fn must_write(&self, now: Micros, config: &GroupConfig) -> bool {
         let restores = self.restore && self.known && !self.taken_over && self.until > now;
-        restores || (self.renew && self.is_live(now, config))
+        restores || self.renews_now(now, config)
+    }
+
+    /// Whether a report renews the holding now. If a new stream is lowered, only after the grace: a stream
+    /// that ends before has its old share again, because the message may be lost. So a client that opens
+    /// and ends streams of one name all the time would keep the old share, although none may renew it.
+    fn renews_now(&self, now: Micros, config: &GroupConfig) -> bool {
+        let in_grace = |since: Micros, at| since.saturating_add(config.grace) > at;
+        let is_lowered = self.old > self.share && in_grace(self.lowered, now);
+        let waits = is_lowered && in_grace(self.joined, self.lowered);
+        self.renew && self.is_live(now, config) && !waits
     }
 
     /// The change to `share`.
@@ -211,7 +224,7 @@ impl OwnHolder {
         let in_grace = self.lowered.saturating_add(config.grace) > now;
         let held = if in_grace { self.share.max(self.old) } else { self.share };
         let share = if self.left { share.max(self.old) } else { share };
-        let renews = self.renew && self.is_live(now, config);
+        let renews = self.renews_now(now, config);
         let end = if renews { now.saturating_add(config.life()) } else { self.until };
         let expires = end.max(self.written.saturating_add(EXPIRY_STEP));
         self.written = expires;

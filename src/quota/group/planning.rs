@@ -238,4 +238,26 @@ mod tests {
         }
         assert_eq!(setting.share(2), SHARES / 100 / 3);
     }
+
+    /// A stream of one name ends before the message that lowers it can have arrived, and the next one begins
+    /// at once. The share that it had before ends when it expires, so another holder gets its part.
+    #[test]
+    fn a_name_that_reconnects_often_keeps_no_old_share() {
+        for (pause, absence) in [(200, 0), (200, 100), (450, 0), (1_000, 0), (3_000, 0)] {
+            let mut setting = Setting::saturated(1);
+            for step in 0..20_000 / pause {
+                if step % (5_000 / pause) == 0 {
+                    setting.report(1, 15_000);
+                }
+                setting.group.leave(id(0));
+                setting.pass(Micros::from_millis(absence));
+                setting.group.join(id(0), setting.now);
+                setting.report(0, 15_000);
+                setting.settle();
+                setting.pass(Micros::from_millis(pause - absence));
+            }
+            let share = setting.share(1);
+            assert!(share >= SHARES / 100 * 49, "{share} with a stream in {pause} ms");
+        }
+    }
 }
