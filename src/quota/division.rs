@@ -1,6 +1,7 @@
 //! The division of a quota by the wants of its holders.
 
-use super::share::{SHARE_MAX, SHARES};
+use super::fair_parts::{PartClaim, fair_parts};
+use super::share::SHARE_MAX;
 
 /// A want in percent of the demand. The head room lets a holder grow until its next report. Where
 /// other holders want more than they get, it remains unused, so it is small.
@@ -13,7 +14,7 @@ pub const WANT_MIN: u64 = 1;
 /// What a holder could use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// Unknown demand: as much as the quota divided by the number of holders.
+    /// Unknown demand: as much as the holder would get if all wanted everything.
     Fair,
     /// The same as [`Want::Share`], of a holder that appeared a short time ago. Never 0.
     Recent(u64),
@@ -55,38 +56,53 @@ pub fn want_of(demand: u64) -> Want {
     Want::Share(share.clamp(WANT_MIN, SHARE_MAX - 1))
 }
 
-/// The shares of holders with these wants, in their order, by max-min fairness: a holder gets less
-/// than its want only if no holder gets more than it, apart from the rounding rest.
+/// The holders of one client, as [`divide`] needs them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientHolders {
+    /// What its silent holders use, which no change reaches.
+    pub silent: u64,
+    /// The number of its other holders. At least 1.
+    pub holders: usize,
+}
+
+/// The shares of holders, by max-min fairness among their clients, and among the holders of each client.
 ///
-/// What exceeds all wants is spread evenly. The sum is exactly [`SHARES`] unless there is no holder.
-/// A larger want never gets less. The rounding rest, one share each, goes to the largest wants, and
-/// among equal wants to the last ones.
-pub fn divide(wants: &[Want]) -> Vec<u64> {
-    let holders = wants.len() as u64;
-    let fair = SHARES.checked_div(holders).unwrap_or(0);
-    let mut by_want: Vec<(u64, usize)> = wants
+/// `wants` has what the holders could use, first those of the first client. `total` is divided with the
+/// shares of silent holders, which are a part of what their client gets. All holders of one client have
+/// together no more than one that wants as much, also if each was there for a short time only. What exceeds
+/// all wants is spread evenly among the clients, and then among the holders of each.
+///
+/// The sum is exactly `total` without the silent shares, unless there is no client, or they are more. With
+/// one client, or one holder for each, this is [`fair_parts`] of the holders.
+pub fn divide(total: u64, clients: &[ClientHolders], wants: &[u64]) -> Vec<u64> {
+    let mut behind = wants.iter();
+    let claims: Vec<PartClaim> = clients
         .iter()
-        .enumerate()
-        .map(|(index, want)| match want {
-            Want::Fair => (fair, index),
-            Want::Recent(share) | Want::Share(share) => (*share, index),
+        .map(|client| {
+            let own = behind.by_ref().take(client.holders);
+            let want = own.fold(client.silent, |sum, want| sum.saturating_add(*want));
+            PartClaim { held: client.silent, want }
         })
         .collect();
-    by_want.sort_unstable();
-    let mut shares = vec![0; wants.len()];
-    let mut rest = SHARES;
-    // Each want takes at most an equal part of what the smaller wants left.
-    for ((want, index), left) in by_want.iter().zip((1..=holders).rev()) {
-        let share = (*want).min(rest / left);
-        shares[*index] = share;
-        rest -= share;
-    }
-    for ((_, index), left) in by_want.iter().zip((1..=holders).rev()) {
-        let extra = rest / left;
-        shares[*index] += extra;
-        rest -= extra;
+    let mut shares = Vec::with_capacity(wants.len());
+    let mut behind = wants.iter();
+    for (client, part) in clients.iter().zip(fair_parts(total, &claims)) {
+        let part = part - client.silent;
+        let own = behind.by_ref().take(client.holders);
+        let claims: Vec<PartClaim> = own.map(|want| PartClaim { held: 0, want: *want }).collect();
+        shares.extend(fair_parts(part, &claims));
     }
     shares
+}
+
+/// What each client would get with its silent shares, if all wanted everything. A client whose silent shares
+/// are more has those instead.
+pub fn equal_part(total: u64, clients: &[ClientHolders]) -> u64 {
+    let claim = |client: &ClientHolders| PartClaim { held: client.silent, want: u64::MAX };
+    let claims: Vec<PartClaim> = clients.iter().map(claim).collect();
+    let parts = fair_parts(total, &claims).into_iter().zip(clients);
+    // The others have one more, by the rounding rest.
+    parts.filter(|(part, client)| *part > client.silent).map(|(part, _)| part).min().unwrap_or(0)
 }
 
 #[cfg(test)]

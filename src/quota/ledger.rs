@@ -15,8 +15,18 @@ pub const HOLDERS_MAX: usize = 10_000;
 pub const HELD_MAX: u64 = 900 * SHARES;
 
 /// The identity of a holder: an Envoy in one bucket, or an instance for its own callers.
+///
+/// The first half is its [client](HolderId::client), and the second half tells the holders of a client apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HolderId(pub [u64; 2]);
+
+impl HolderId {
+    /// Who has the holder: a hash of the address of an Envoy, or a random number for an instance. Two clients
+    /// with one number have one part of a quota together.
+    pub fn client(self) -> u64 {
+        self.0[0]
+    }
+}
 
 /// What the ledger has of one holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

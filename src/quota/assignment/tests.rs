@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::limit::{HITS_END, WINDOW_MAX};
-use crate::quota::{Want, divide};
+use crate::quota::{PartClaim, fair_parts};
 use crate::time::Micros;
 
 const YEARS_8: u64 = 8 * 365 * 86_400;
@@ -120,9 +120,10 @@ proptest! {
         quota in quotas(),
         wants in proptest::collection::vec(0..=SHARES, 1..50),
     ) {
-        let wants: Vec<_> = wants.into_iter().map(Want::Share).collect();
+        let claim = |want| PartClaim { held: 0, want };
+        let claims: Vec<PartClaim> = wants.into_iter().map(claim).collect();
         let (mut tokens, mut single) = (0, 0);
-        for share in divide(&wants) {
+        for share in fair_parts(SHARES, &claims) {
             if let Assignment::Bucket { max_tokens, .. } = Assignment::of(&quota, share) {
                 prop_assert!(max_tokens > 0);
                 tokens += u128::from(max_tokens);

@@ -1,81 +1,41 @@
-//! Tests of the division of a quota.
+//! Tests of wants, and of the division among clients.
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::quota::SHARES;
 
 /// Percent of the quota.
 const fn percent(part: u64) -> u64 {
     SHARES / 100 * part
 }
 
-fn share(part: u64) -> Want {
-    Want::Share(percent(part))
+/// Clients, each with its silent shares and the wants of its holders.
+type Wants = Vec<(u64, Vec<u64>)>;
+
+/// The shares of all holders, by client.
+fn divided(clients: &Wants) -> Vec<Vec<u64>> {
+    let of =
+        |(silent, wants): &(u64, Vec<u64>)| ClientHolders { silent: *silent, holders: wants.len() };
+    let holders: Vec<ClientHolders> = clients.iter().map(of).collect();
+    let wants: Vec<u64> = clients.iter().flat_map(|(_, wants)| wants.iter().copied()).collect();
+    let mut shares = divide(SHARES, &holders, &wants).into_iter();
+    clients.iter().map(|(_, wants)| shares.by_ref().take(wants.len()).collect()).collect()
 }
 
-/// The wants as shares.
-fn resolved(wants: &[Want]) -> Vec<u64> {
-    let fair = SHARES / (wants.len() as u64).max(1);
-    let number = |want: &Want| match want {
-        Want::Fair => fair,
-        Want::Recent(share) | Want::Share(share) => *share,
-    };
-    wants.iter().map(number).collect()
+fn want() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1 => 0..20_u64,
+        4 => 0..=2 * SHARES,
+        4 => (0..=200_u64).prop_map(|part| SHARES / 1_000 * part),
+        1 => 0..SHARE_MAX,
+    ]
 }
 
-/// Wants around the fair part, small ones, and any others.
-fn wants(most: usize) -> impl Strategy<Value = Vec<Want>> {
-    let want = prop_oneof![
-        1 => Just(Want::Fair),
-        1 => Just(Want::Share(0)),
-        2 => (0..20_u64).prop_map(Want::Share),
-        4 => (0..=2 * SHARES).prop_map(Want::Share),
-        4 => (0..=200_u64).prop_map(|part| Want::Share(SHARES / 1_000 * part)),
-        1 => (0..SHARE_MAX).prop_map(Want::Share),
-        1 => any::<u64>().prop_map(Want::Share),
-    ];
-    proptest::collection::vec(want, 0..most)
-}
-
-#[test]
-fn a_quota_is_divided_fairly() {
-    let cases: &[(&[Want], &[u64])] = &[
-        (&[], &[]),
-        (&[Want::Fair], &[percent(100)]),
-        (&[share(0)], &[percent(100)]),
-        (&[share(500)], &[percent(100)]),
-        (&[Want::Fair, Want::Fair], &[percent(50), percent(50)]),
-        // Nothing wanted: spread evenly.
-        (&[share(0), share(0)], &[percent(50), percent(50)]),
-        // Enough for all: the rest of 40 % is spread evenly.
-        (&[share(10), share(50)], &[percent(30), percent(70)]),
-        // Not enough: the small one is served, the large ones are equal.
-        (&[share(90), share(20), share(60)], &[percent(40), percent(20), percent(40)]),
-        (&[share(90), share(90), share(900)], &[333_333_333, 333_333_333, 333_333_334]),
-        // An unknown demand counts as the quota divided by the number of holders.
-        (&[share(10), Want::Fair], &[percent(30), percent(70)]),
-        (&[share(100), Want::Fair], &[percent(50), percent(50)]),
-        (
-            &[share(10), share(10), share(10), Want::Fair],
-            &[
-                percent(10) + percent(45) / 4,
-                percent(10) + percent(45) / 4,
-                percent(10) + percent(45) / 4,
-                percent(25) + percent(45) / 4,
-            ],
-        ),
-        // The demands 400, 100 and 50 on a quota of 300 per second, each with its head room.
-        (
-            &[want_of(1_333_333_333), want_of(333_333_333), want_of(166_666_666)],
-            &[450_000_002, 366_666_666, 183_333_332],
-        ),
-        // The rounding rest goes to the largest, and among equals to the last ones.
-        (&[Want::Fair, Want::Fair, Want::Fair], &[333_333_333, 333_333_333, 333_333_334]),
-        (&[share(2), share(1), share(0)], &[343_333_334, 333_333_333, 323_333_333]),
-    ];
-    for (wants, shares) in cases {
-        assert_eq!(divide(wants), *shares, "{wants:?}");
-    }
+fn clients() -> impl Strategy<Value = Wants> {
+    let silent = prop_oneof![2 => Just(0), 1 => 0..SHARES / 8];
+    let client = (silent, proptest::collection::vec(want(), 1..12));
+    proptest::collection::vec(client, 1..8)
 }
 
 #[test]
@@ -113,93 +73,142 @@ fn a_want_has_a_number() {
     assert_eq!(Want::from_number(u64::MAX), Want::Fair);
 }
 
-/// As many holders as a ledger may have.
 #[test]
-fn ten_thousand_holders_are_served() {
-    let equal = vec![Want::Fair; 10_000];
-    assert_eq!(divide(&equal), vec![SHARES / 10_000; 10_000]);
-    let wants: Vec<Want> = (0..10_000).map(|n| Want::Share(n * 37 % 10_000 * 1_000)).collect();
-    let shares = divide(&wants);
-    assert_eq!(shares.iter().sum::<u64>(), SHARES);
-    assert!(shares.iter().zip(&wants).all(|(share, want)| *share > 0 || *want == Want::Share(0)));
+fn clients_have_equal_parts() {
+    let all = percent(100);
+    let cases: [(&str, Wants, Vec<Vec<u64>>); 6] = [
+        (
+            "four streams of one client have its part",
+            vec![(0, vec![all; 4]), (0, vec![all])],
+            vec![vec![percent(50) / 4; 4], vec![percent(50)]],
+        ),
+        (
+            "a client that wants little leaves the rest to another",
+            vec![(0, vec![all; 2]), (0, vec![percent(20)])],
+            vec![vec![percent(40); 2], vec![percent(20)]],
+        ),
+        (
+            "within a client the small want is served first",
+            vec![(0, vec![percent(10), all, all]), (0, vec![all])],
+            vec![vec![percent(10), percent(20), percent(20)], vec![percent(50)]],
+        ),
+        (
+            "what ended streams still use is a part of their client's",
+            vec![(percent(30), vec![all, all]), (0, vec![all])],
+            vec![vec![percent(10); 2], vec![percent(50)]],
+        ),
+        (
+            "a client whose ended streams use more than its part gets nothing",
+            vec![(percent(60), vec![all]), (0, vec![all])],
+            vec![vec![0], vec![percent(40)]],
+        ),
+        (
+            "what exceeds all wants is spread among clients, and then among their holders",
+            vec![(0, vec![0, 0]), (0, vec![percent(20)])],
+            vec![vec![percent(20); 2], vec![percent(60)]],
+        ),
+    ];
+    for (what, clients, shares) in cases {
+        assert_eq!(divided(&clients), shares, "{what}");
+    }
+}
+
+#[test]
+fn equal_parts_count_what_is_silent() {
+    let client = |silent| ClientHolders { silent: percent(silent), holders: 1 };
+    let part = |silent: &[u64]| {
+        let clients: Vec<ClientHolders> = silent.iter().copied().map(client).collect();
+        equal_part(SHARES, &clients)
+    };
+    assert_eq!(part(&[]), 0);
+    assert_eq!(part(&[0, 0, 0]), SHARES / 3);
+    assert_eq!(part(&[30, 0]), percent(50));
+    assert_eq!(part(&[60, 0]), percent(40));
+    assert_eq!(part(&[60, 40]), 0);
+    assert_eq!(part(&[60, 60, 0]), 0);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn the_sum_is_the_quota(wants in wants(300)) {
-        let sum = if wants.is_empty() { 0 } else { SHARES };
-        prop_assert_eq!(divide(&wants).iter().sum::<u64>(), sum);
+    fn the_sum_is_what_silent_holders_leave(clients in clients()) {
+        let silent: u64 = clients.iter().map(|(silent, _)| silent).sum();
+        let sum: u64 = divided(&clients).iter().flatten().sum();
+        prop_assert_eq!(sum, SHARES.saturating_sub(silent));
     }
 
-    /// Either a want is unserved, then no holder has more than its part and the rounding rest; or all
-    /// are served, then all have the same extra, up to the rounding rest. Only one division is so.
+    /// One client, or one holder for each, are divided as holders without clients.
     #[test]
-    fn the_division_is_max_min_fair(wants in wants(60)) {
-        let (shares, wants) = (divide(&wants), resolved(&wants));
-        let unserved = shares.iter().zip(&wants).filter(|(share, want)| share < want);
-        let least_unserved = unserved.map(|(share, _)| *share).min();
-        let extras = shares.iter().zip(&wants).map(|(share, want)| share.saturating_sub(*want));
-        if let Some(part) = least_unserved {
-            prop_assert!(extras.clone().all(|extra| extra == 0), "an extra beside a small share");
-            prop_assert!(shares.iter().all(|share| *share <= part + 1));
-        } else if let (Some(least), Some(most)) = (extras.clone().min(), extras.max()) {
-            prop_assert!(most - least <= 1, "extras of {least} and {most}");
-        }
+    fn one_level_is_divided_as_before(wants in proptest::collection::vec(want(), 1..40)) {
+        let claim = |want: &u64| PartClaim { held: 0, want: *want };
+        let claims: Vec<PartClaim> = wants.iter().map(claim).collect();
+        let expected = fair_parts(SHARES, &claims);
+        let one: Wants = vec![(0, wants.clone())];
+        prop_assert_eq!(&divided(&one)[0], &expected);
+        let each: Wants = wants.iter().map(|want| (0, vec![*want])).collect();
+        prop_assert_eq!(divided(&each).concat(), expected);
     }
 
-    /// A larger want has no smaller share, and a positive want has a share.
+    /// However many holders a client has, what they want and what its ended streams use: another client has
+    /// at least what it has beside a single holder that wants everything, unless the ended streams alone use
+    /// more than that holder would get.
     #[test]
-    fn a_larger_want_gets_no_less(wants in wants(60)) {
-        let (shares, wants) = (divide(&wants), resolved(&wants));
-        for (want, share) in wants.iter().zip(&shares) {
-            prop_assert!(*want == 0 || *share > 0);
-            for (other_want, other_share) in wants.iter().zip(&shares) {
-                prop_assert!(want >= other_want || share <= other_share);
+    fn many_holders_cost_others_an_equal_part(
+        clients in clients(),
+        at in any::<prop::sample::Index>(),
+        liars in proptest::collection::vec(want(), 1..60),
+        silent in 0..SHARES / 20,
+    ) {
+        let at = at.index(clients.len());
+        let mut with_one = clients.clone();
+        with_one[at] = (0, vec![SHARE_MAX]);
+        let before = divided(&with_one);
+        prop_assume!(silent <= before[at][0]);
+        let mut with_many = clients.clone();
+        with_many[at] = (silent, liars);
+        let after = divided(&with_many);
+        for (client, (before, after)) in before.iter().zip(&after).enumerate() {
+            if client == at {
+                let sum: u64 = after.iter().sum();
+                prop_assert!(sum + silent <= before[0] + 1, "{sum} and {silent} after {before:?}");
+                continue;
+            }
+            for (before, after) in before.iter().zip(after) {
+                prop_assert!(after + 2 >= *before, "{after} after {before}");
             }
         }
     }
 
-    /// A holder that wants more gets no less, and takes from no other holder more than it gains.
+    /// A holder that wants more gets no less, up to the rounding rests.
     #[test]
     fn a_raised_want_lowers_no_own_share(
-        wants in wants(40).prop_filter("no holder", |wants| !wants.is_empty()),
-        at in any::<prop::sample::Index>(),
+        clients in clients(),
+        client in any::<prop::sample::Index>(),
+        holder in any::<prop::sample::Index>(),
         more in prop_oneof![0..5_u64, 0..SHARES],
     ) {
-        let before = divide(&wants);
-        let at = at.index(wants.len());
-        let mut raised = wants.clone();
-        raised[at] = Want::Share(resolved(&wants)[at].saturating_add(more));
-        let after = divide(&raised);
-        prop_assert!(after[at] >= before[at], "{} after {}", after[at], before[at]);
-        for (index, (after, before)) in after.iter().zip(&before).enumerate() {
-            prop_assert!(index == at || *after <= before + 1, "{after} after {before}");
-        }
+        let client = client.index(clients.len());
+        let holder = holder.index(clients[client].1.len());
+        let before = divided(&clients)[client][holder];
+        let mut raised = clients.clone();
+        raised[client].1[holder] += more;
+        let after = divided(&raised)[client][holder];
+        prop_assert!(after + 1 >= before, "{after} after {before}");
     }
 
-    /// Another order of the holders changes their shares by the rounding rest at most: the shares that
-    /// are given for equal wants are the same ones.
+    /// Another order of clients and holders changes a share by the rounding rests at most.
     #[test]
-    fn the_order_of_holders_has_no_effect(
-        (wants, shuffled) in wants(40).prop_flat_map(|wants| {
-            let indices: Vec<usize> = (0..wants.len()).collect();
-            (Just(wants), Just(indices).prop_shuffle())
-        }),
-    ) {
-        let shares = divide(&wants);
-        let moved: Vec<Want> = shuffled.iter().map(|index| wants[*index]).collect();
-        let moved_shares = divide(&moved);
-        for (place, index) in shuffled.iter().enumerate() {
-            prop_assert!(moved_shares[place].abs_diff(shares[*index]) <= 1);
+    fn the_order_has_no_effect(clients in clients()) {
+        let before = divided(&clients);
+        let mut turned = clients.clone();
+        turned.reverse();
+        turned.iter_mut().for_each(|(_, wants)| wants.reverse());
+        let mut after = divided(&turned);
+        after.reverse();
+        after.iter_mut().for_each(|shares| shares.reverse());
+        for (before, after) in before.concat().iter().zip(after.concat()) {
+            prop_assert!(before.abs_diff(after) <= 2, "{after} after {before}");
         }
-        let sorted = |wants: &[Want], shares: &[u64]| {
-            let mut pairs: Vec<(u64, u64)> =
-                resolved(wants).into_iter().zip(shares.iter().copied()).collect();
-            pairs.sort_unstable();
-            pairs
-        };
-        prop_assert_eq!(sorted(&wants, &shares), sorted(&moved, &moved_shares));
     }
 }

@@ -80,7 +80,7 @@ impl QuotaGroup {
                 division.add(*id, Want::from_number(holding.want), holding.share);
             } else {
                 let want = Want::from_number(holding.want);
-                division.add_silent(want, ledger_view::used(holding, now));
+                division.add_silent(*id, want, ledger_view::used(holding, now));
             }
         }
         for (id, holder) in &self.holders {

@@ -1,40 +1,53 @@
 //! The target of every holder: its part of the quota by the wants of all.
 
-use super::super::division::{HEAD_ROOM_PERCENT, Want, divide};
+use std::collections::BTreeMap;
+
+use super::super::division::{ClientHolders, HEAD_ROOM_PERCENT, Want, divide, equal_part};
 use super::super::ledger::HolderId;
 use super::super::share::{SHARE_MAX, SHARES};
 
-/// What holders without demand keep together, as a divisor of [`SHARES`]: 1 %. They need it until their
-/// first report of a demand.
+/// What holders without demand keep together, as a divisor of [`SHARES`]: 1 %, of which each client has an
+/// equal part. They need it until their first report of a demand.
 const IDLE_PARTS: u64 = 100;
 
 /// The wants in percent of the demands if not all of them fit. Head room that a holder does not use is
 /// lost for the others then, so it is smaller than [`HEAD_ROOM_PERCENT`], and most of the quota is used.
 const SCARCE_PERCENT: u64 = 103;
 
-/// The division of what silent holders leave.
+/// The division of a quota.
 ///
 /// A holder is silent when its stream ended or its report is overdue. It uses its share until it expires,
-/// and no change reaches it, so the others divide the rest.
+/// and no change reaches it. So its share is a part of what its client gets, and the other holders of the
+/// client divide the rest of that. If the client has no other holder, all others divide what is left.
 ///
 /// An Envoy without a name that starts again and again is another holder each time. If each had a fair part
-/// until it expires, the quota would soon be theirs. So while a recent holder is silent, no want raises
-/// another recent one above the part of a holder without demand. What exceeds all wants is still spread
-/// evenly. An Envoy that ran for longer and starts again limits no other.
+/// until it expires, what its client gets would soon be theirs. So while a recent holder of a client is
+/// silent, no want raises another recent one of the client above the part of a holder without demand. What
+/// exceeds all wants is still spread evenly. An Envoy that ran for longer and starts again limits no other.
 #[derive(Debug, Default)]
 pub(super) struct Division {
-    silent: u64,
-    /// Whether a silent holder is a recent one with a share.
-    recent_is_silent: bool,
+    /// By client.
+    silent: BTreeMap<u64, SilentUse>,
     /// The holders that report, with their wants and present shares.
     holders: Vec<(HolderId, Want, u64)>,
 }
 
+/// The silent holders of one client.
+#[derive(Clone, Copy, Debug, Default)]
+struct SilentUse {
+    used: u64,
+    /// Whether one of them is a recent one with a share.
+    recent: bool,
+}
+
 impl Division {
     /// Adds what a silent holder uses.
-    pub(super) fn add_silent(&mut self, want: Want, used: u64) {
-        self.silent = self.silent.saturating_add(used);
-        self.recent_is_silent |= want.is_recent() && used > 0;
+    pub(super) fn add_silent(&mut self, holder: HolderId, want: Want, used: u64) {
+        if used > 0 {
+            let silent = self.silent.entry(holder.client()).or_default();
+            silent.used = silent.used.saturating_add(used);
+            silent.recent |= want.is_recent();
+        }
     }
 
     /// Adds a holder that reports.
@@ -45,43 +58,53 @@ impl Division {
     /// Whether the present shares exceed the quota together.
     pub(super) fn is_over(&self) -> bool {
         let shares = self.holders.iter().map(|(_, _, share)| *share);
-        shares.fold(self.silent, u64::saturating_add) > SHARES
+        let silent = self.silent.values().map(|silent| silent.used);
+        shares.chain(silent).fold(0, u64::saturating_add) > SHARES
     }
 
     /// The target of every holder that reports, ordered by holder. Every instance with the same snapshot
     /// calculates the same targets, and their sum is at most [`SHARES`] minus the silent shares.
     pub(super) fn targets(mut self) -> Vec<HolderTarget> {
+        // The holders of a client follow one another.
         self.holders.sort_unstable_by_key(|(holder, _, _)| *holder);
         self.holders.dedup_by_key(|(holder, _, _)| *holder);
-        let count = (self.holders.len() as u64).max(1);
-        let rest = SHARES.saturating_sub(self.silent);
-        let floor = SHARES / IDLE_PARTS / count;
-        let (fair, fair_of_rest) = (SHARES / count, rest / count);
-        let most = |want: &Want, share: u64| {
-            if self.recent_is_silent && want.is_recent() { floor.max(share) } else { SHARE_MAX }
-        };
-        let of_rest = |want: &Want, share: u64, percent: u64| {
-            let most = most(want, share);
-            let wanted = match want {
-                Want::Fair if most >= fair_of_rest => return Want::Fair,
-                Want::Fair => fair_of_rest,
-                Want::Recent(share) | Want::Share(share) => {
-                    scaled(*share, percent, HEAD_ROOM_PERCENT).max(floor)
-                }
-            };
-            Want::Share(scaled(wanted.min(most), SHARES, rest).min(SHARE_MAX - 1))
-        };
-        let wants = |percent| -> Vec<Want> {
-            self.holders.iter().map(|(_, want, share)| of_rest(want, *share, percent)).collect()
+        let of_clients = self.holders.chunk_by(|a, b| a.0.client() == b.0.client());
+        let (mut clients, mut recent_is_silent) = (Vec::new(), Vec::new());
+        for holders in of_clients.clone() {
+            let silent = self.silent.remove(&holders[0].0.client()).unwrap_or_default();
+            clients.push(ClientHolders { silent: silent.used, holders: holders.len() });
+            recent_is_silent.push(silent.recent);
+        }
+        let silent = |silent: u64, of: u64| silent.saturating_add(of);
+        let of_others = self.silent.values().map(|of| of.used).fold(0, silent);
+        let total = SHARES.saturating_sub(of_others);
+        let rest = total.saturating_sub(clients.iter().map(|of| of.silent).fold(0, silent));
+        let equal = equal_part(total, &clients);
+        let idle_part = SHARES / IDLE_PARTS / (clients.len() as u64).max(1);
+        let wants = |percent| -> Vec<u64> {
+            let of_clients = of_clients.clone().zip(clients.iter().zip(&recent_is_silent));
+            let wants = of_clients.flat_map(|(holders, (client, recent_is_silent))| {
+                let count = holders.len() as u64;
+                let (fair, floor) =
+                    (equal.saturating_sub(client.silent) / count, idle_part / count);
+                holders.iter().map(move |(_, want, share)| {
+                    let wanted = match want {
+                        Want::Fair => fair,
+                        Want::Recent(share) | Want::Share(share) => {
+                            scaled(*share, percent, HEAD_ROOM_PERCENT)
+                        }
+                    };
+                    let limited = *recent_is_silent && want.is_recent();
+                    let most = if limited { floor.max(*share) } else { SHARE_MAX };
+                    wanted.max(floor).min(most)
+                })
+            });
+            wants.collect()
         };
         let generous = wants(HEAD_ROOM_PERCENT);
-        let sum = generous.iter().fold(0_u64, |sum, want| match want {
-            Want::Fair => sum.saturating_add(fair),
-            Want::Recent(share) | Want::Share(share) => sum.saturating_add(*share),
-        });
-        let wants = if sum > SHARES { wants(SCARCE_PERCENT) } else { generous };
-        let targets = divide(&wants).into_iter().map(|share| scaled(share, rest, SHARES));
-        let holders = self.holders.iter().zip(targets);
+        let sum = generous.iter().fold(0, |sum: u64, want| sum.saturating_add(*want));
+        let wants = if sum > rest { wants(SCARCE_PERCENT) } else { generous };
+        let holders = self.holders.iter().zip(divide(total, &clients, &wants));
         holders
             .map(|((holder, _, from), to)| HolderTarget { holder: *holder, from: *from, to })
             .collect()
@@ -112,10 +135,9 @@ pub(super) fn leaves_room(from: u64, to: u64, answers_report: bool) -> bool {
     from.saturating_sub(to) > kept
 }
 
-/// `share * up / down`, rounded down; saturates, also for a `down` of 0.
+/// `share * up / down`, rounded down; saturates.
 fn scaled(share: u64, up: u64, down: u64) -> u64 {
-    let product = u128::from(share) * u128::from(up);
-    let quotient = product.checked_div(u128::from(down)).unwrap_or(u128::MAX);
+    let quotient = u128::from(share) * u128::from(up) / u128::from(down.max(1));
     u64::try_from(quotient).unwrap_or(u64::MAX)
 }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::quota::{Want, divide};
+use crate::quota::{PartClaim, fair_parts};
 
 mod conversion;
 mod simulation;
@@ -36,6 +36,13 @@ fn settlement(now: Micros, changes: Vec<Change>) -> Settlement {
 fn set(ledger: &mut Ledger, now: Micros, percentages: &[(u64, u64)]) -> LedgerSnapshot {
     let changes = percentages.iter().map(|&(number, percent)| change(number, percent, now));
     ledger.settle(&settlement(now, changes.collect()))
+}
+
+/// The division of the quota by wants.
+fn divided(wants: &[u64]) -> Vec<u64> {
+    let claims: Vec<PartClaim> =
+        wants.iter().map(|want| PartClaim { held: 0, want: *want }).collect();
+    fair_parts(SHARES, &claims)
 }
 
 /// The shares in percent.
@@ -208,15 +215,11 @@ fn a_further_holder_is_not_stored() {
 #[test]
 fn two_settlements_reach_a_division() {
     let mut ledger = Ledger::default();
-    let tables: [&[Want]; 4] = [
-        &[Want::Fair; 3],
-        &[Want::Share(SHARES / 2), Want::Share(SHARES), Want::Share(0)],
-        &[Want::Share(0), Want::Share(SHARES), Want::Share(SHARES / 3)],
-        &[Want::Fair; 7],
-    ];
+    let tables: [&[u64]; 4] =
+        [&[SHARES / 3; 3], &[SHARES / 2, SHARES, 0], &[0, SHARES, SHARES / 3], &[SHARES / 7; 7]];
     let mut now = Micros::ZERO;
     for wants in tables {
-        let divided = divide(wants);
+        let divided = divided(wants);
         for _ in 0..2 {
             let expires = now.saturating_add(TTL);
             let set = divided.iter().zip(0..).map(|(&share, number)| Change {

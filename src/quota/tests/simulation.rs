@@ -13,6 +13,8 @@
 //! 5. Three seconds after a report of each new demand, the division is right.
 //! 6. After another report, holders with equal demand pass equal rates, within 10 %.
 //! 7. While an Envoy starts again and again, three others with more demand than the quota keep 70 % of it.
+//! 8. Beside many Envoys of one client that want everything, open streams and end them, an honest client has
+//!    90 % of its part in the mean: the one that it would have if that client were a single Envoy.
 //!
 //! Reports have whole requests, so the laws 4 to 7 apply to quotas of which a fair part has 100 requests
 //! or more in a report interval.
@@ -27,6 +29,7 @@ mod envoy;
 mod envoy_side;
 mod instance;
 mod laws;
+mod liars;
 mod network;
 mod schedule;
 mod world;
@@ -109,7 +112,7 @@ fn show(name: &str, figures: &mut Figures) {
     );
     if let Some(least) = figures.kept.iter().copied().reduce(f64::min) {
         let mean = figures.kept.iter().sum::<f64>() / figures.kept.len() as f64;
-        println!("  the others kept {mean:.3} of a quota (mean), {least:.3} (least)");
+        println!("  the others kept {mean:.3} (mean), {least:.3} (least)");
     }
     for (law, (times, what)) in &figures.violations {
         println!("  {law}: {times}, first: {what}");

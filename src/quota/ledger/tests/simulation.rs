@@ -65,11 +65,10 @@ fn largest_use(steps: &[Step], mut settle: impl FnMut(&Settlement) -> LedgerSnap
         let reports =
             step.demands.iter().zip(0..).filter_map(|(demand, id)| Some((id, (*demand)?)));
         let reports: Vec<(u64, u64)> = reports.collect();
-        let wants: Vec<Want> =
-            reports.iter().map(|(_, demand)| Want::Share(SHARES / 100 * demand)).collect();
+        let wants: Vec<u64> = reports.iter().map(|(_, demand)| SHARES / 100 * demand).collect();
         let changes = reports
             .iter()
-            .zip(divide(&wants))
+            .zip(divided(&wants))
             .map(|((number, _), share)| Change { share, ..change(*number, 0, now) });
         let settlement = settlement(now, changes.collect());
         let snapshot = settle(&settlement);

@@ -43,6 +43,8 @@ pub(super) struct SimBucket {
 /// One Envoy.
 #[derive(Debug)]
 pub(super) struct SimEnvoy {
+    /// Its address.
+    pub(super) client: u64,
     /// Whether it sends a name, so that its shares follow it.
     pub(super) named: bool,
     /// Counts processes.

@@ -224,12 +224,13 @@ impl World {
         let local = self.local(instance);
         let envoy = self.streams[stream].envoy;
         let quota = usage.quota;
-        let named = HolderId([envoy as u64, quota as u64]);
+        let client = self.envoys[envoy].client;
+        let named = HolderId([client, (envoy as u64) << 32 | quota as u64]);
         let taken = self.instances[instance].streams.contains_key(&named);
         let holder = if self.envoys[envoy].named && !taken && !random {
             named
         } else {
-            HolderId([self.rng.next() | 1 << 63, quota as u64])
+            HolderId([client, self.rng.next() | 1 << 63])
         };
         let state = &mut self.instances[instance];
         let mut of_quota = self.quotas[quota].quota;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::cut_offs::CutOffs;
 use super::envoy::{Rate, SimBucket};
 use super::envoy_side::REPORT_PERIOD;
+use super::liars::Liars;
 use crate::quota::Quota;
 use crate::time::Micros;
 
@@ -95,6 +96,8 @@ pub(super) struct SimQuota {
     pub(super) crashing: Option<(usize, Micros)>,
     /// The samples since then, and the sum of the parts that the other Envoys had.
     kept: (u64, f64),
+    /// The client whose Envoys want everything.
+    pub(super) liars: Option<Liars>,
 }
 
 impl SimQuota {
@@ -118,6 +121,7 @@ impl SimQuota {
             changed: None,
             crashing: None,
             kept: (0, 0.0),
+            liars: None,
         }
     }
 
@@ -160,6 +164,9 @@ impl SimQuota {
     /// The end of a run.
     pub(super) fn end(&mut self, figures: &mut Figures) {
         self.record(figures);
+        if let Some(liars) = &self.liars {
+            liars.end(figures);
+        }
         let (samples, sum) = self.kept;
         if samples == 0 {
             return;
@@ -240,6 +247,10 @@ impl SimQuota {
             }
         }
         let limit = self.limit() as f64 / 1e9;
+        if let Some(liars) = &mut self.liars {
+            liars.sample(&buckets, limit, now);
+            return;
+        }
         if limit * 5.0 / (buckets.len() as f64) < REPORTED_MIN {
             self.changed = None;
             return;

@@ -4,6 +4,7 @@ use super::envoy::{SimBucket, SimEnvoy};
 use super::envoy_side::REPORT_PERIOD;
 use super::instance::{Division, Instance};
 use super::laws::SimQuota;
+use super::liars;
 use super::network::Faults;
 use super::world::{Action, Event, Setup, World};
 use crate::quota::{GroupConfig, Quota};
@@ -37,10 +38,12 @@ pub(super) enum Theme {
     Reload,
     /// One Envoy without a name starts again and again, beside three with more demand than the quota.
     CrashLoop,
+    /// Many Envoys of one client want everything, beside those of two honest clients.
+    Liars,
 }
 
 impl Theme {
-    pub(super) const ALL: [Theme; 12] = [
+    pub(super) const ALL: [Theme; 13] = [
         Theme::Demand,
         Theme::Restarts,
         Theme::HalfOpen,
@@ -53,6 +56,7 @@ impl Theme {
         Theme::Relearn,
         Theme::Reload,
         Theme::CrashLoop,
+        Theme::Liars,
     ];
 }
 
@@ -97,7 +101,11 @@ fn saturating(quota: &Quota) -> f64 {
 pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> World {
     let mut rng = Rng::new(seed);
     let crashes = theme == Theme::CrashLoop;
-    let size = if crashes { Size { envoys: 4, quotas: 1, per_envoy: 1, ..size } } else { size };
+    let size = match theme {
+        Theme::CrashLoop => Size { envoys: 4, quotas: 1, per_envoy: 1, ..size },
+        Theme::Liars => Size { envoys: liars::ENVOYS, quotas: 1, per_envoy: 1, ..size },
+        _ => size,
+    };
     let shared = theme != Theme::Relearn;
     let setup = Setup {
         division,
@@ -106,7 +114,7 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         renew_without_ledger: matches!(theme, Theme::OutagesRenewed | Theme::CutOffRenewed),
         excuse: !matches!(
             theme,
-            Theme::Demand | Theme::Restarts | Theme::Relearn | Theme::CrashLoop
+            Theme::Demand | Theme::Restarts | Theme::Relearn | Theme::CrashLoop | Theme::Liars
         ),
     };
     let mut quotas: Vec<SimQuota> = (0..size.quotas)
@@ -120,6 +128,7 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
     let mut envoys: Vec<SimEnvoy> = Vec::new();
     for index in 0..size.envoys {
         let mut envoy = SimEnvoy {
+            client: index as u64,
             named: rng.chance(40),
             epoch: 0,
             phase: Micros(rng.below(REPORT_PERIOD.0)),
@@ -147,6 +156,9 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
     }
     if crashes {
         envoys[0].named = false;
+    }
+    if theme == Theme::Liars {
+        liars::arrange(&mut rng, &mut envoys, &mut quotas[0]);
     }
     let count = if shared { 1 + rng.below(4) as usize } else { 1 };
     let count = if theme == Theme::Demand { count } else { count.max(2) };
@@ -177,6 +189,9 @@ fn actions(
         let period = Micros::from_millis(period);
         return vec![(Micros::from_secs(15), Action::CrashLoop { envoy: 0, period })];
     }
+    if theme == Theme::Liars {
+        return liars::actions(rng, Micros::from_secs(size.length));
+    }
     let mut actions = Vec::new();
     let length = size.length * 1_000_000;
     for _ in 0..size.length * size.changes / 10 {
@@ -198,7 +213,7 @@ fn actions(
         let ends = at.saturating_add(pause);
         let noticed = Micros(rng.below(200_000));
         match theme {
-            Theme::Demand | Theme::CrashLoop => {}
+            Theme::Demand | Theme::CrashLoop | Theme::Liars => {}
             Theme::Restarts if rng.chance(50) => actions.push((at, Action::Restart { envoy })),
             Theme::Restarts => actions.push((at, Action::Cut { envoy, noticed })),
             Theme::HalfOpen => {

@@ -57,7 +57,11 @@ pub(super) enum Action {
     Restart {
         envoy: usize,
     },
-    /// The same, after 50 ms, and again after each `period`.
+    /// The same, after 50 ms.
+    Reopen {
+        envoy: usize,
+    },
+    /// The same, and again after each `period`.
     CrashLoop {
         envoy: usize,
         period: Micros,
@@ -306,6 +310,7 @@ impl World {
                 let pause = Micros(200_000 + self.rng.below(3_000_000));
                 self.restart(envoy, pause);
             }
+            Action::Reopen { envoy } => self.restart(envoy, Micros::from_millis(50)),
             Action::CrashLoop { envoy, period } => {
                 self.restart(envoy, Micros::from_millis(50));
                 for quota in self.envoys[envoy].buckets.keys() {
