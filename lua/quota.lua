@@ -6,7 +6,7 @@
 --          have, the share that it has if it is new, its want, and until when it uses the share, us
 -- Value    the letter `q`; requests and window (us) of the limit whose parts the shares are, 7 bytes each, 0
 --          if there was none; then the holdings
--- HOLDING  the id of its holder (16 bytes), and 7 bytes each: share; the larger share that it had before, or
+-- HOLDING  the id of its holder (16 bytes, its client first), and 7 bytes each: share; the larger share that it had before, or
 --          0, and until when it may use that, us; the instant from which it uses nothing, us; its want
 -- Returns  every holding, in any order. A value that is no string, or too long, is an error, and nothing is
 --          written.
@@ -76,14 +76,37 @@ local function settle(key, argument)
     return fresh[place] or raw:sub(start + 1, start + HOLDING_SIZE)
   end
 
+  -- The number of holders of each client, the first half of an id. They are counted only when one client might
+  -- have as many as are left.
+  local numbers
+  local function has_room(id)
+    local count = places_end - removed
+    local left = HOLDERS_MAX - count
+    if count < left then return true end
+    if not numbers then
+      numbers = {}
+      for place = 0, places_end - 1 do
+        if not gone[place] then
+          local client = record(place):sub(1, 8)
+          numbers[client] = (numbers[client] or 0) + 1
+        end
+      end
+    end
+    return (numbers[id:sub(1, 8)] or 0) < left
+  end
+
   -- New holders first, with what they already have, so that no raise takes it.
   for start = at, #argument, CHANGE_SIZE do
     local id, _, held, want, expires = parse(CHANGE, argument, start)
-    if not places[id] and expires > now and places_end - removed < HOLDERS_MAX then
+    if not places[id] and expires > now and has_room(id) then
       local share = min(held, SHARES)
       put(places_end, pack(HOLDING, id, share, 0, 0, expires, want))
       places[id], places_end = places_end, places_end + 1
       sum, last = sum + share, max(last, expires)
+      if numbers then
+        local client = id:sub(1, 8)
+        numbers[client] = (numbers[client] or 0) + 1
+      end
     end
   end
 

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use super::share::SHARES;
 use crate::time::Micros;
 
-/// The most holders of one quota. The ledger does not store a further one, so it has no share.
+/// The most holders of one quota. A client may have as many of them as are left: half if it is alone, a third
+/// beside another client with as many as it can have. The ledger does not store a further one, so it has no
+/// share.
 pub const HOLDERS_MAX: usize = 10_000;
 
 /// The largest share that a holding stores. A conversion to a lower limit stops there. The sum of
@@ -143,7 +145,8 @@ impl Ledger {
         self.convert(settlement.requests, settlement.window);
         self.holdings.retain(|_, holding| holding.expires > now);
         self.holdings.values_mut().for_each(|holding| holding.end_grace(now));
-        settlement.changes.iter().for_each(|change| self.store_unknown(change, now));
+        let mut numbers = None;
+        settlement.changes.iter().for_each(|change| self.store_unknown(change, now, &mut numbers));
         let mut sum: u64 = self.holdings.values().map(Holding::used).sum();
         for change in &settlement.changes {
             // Only a holder that was not stored is missing.
@@ -167,11 +170,16 @@ impl Ledger {
         self.holdings.is_empty()
     }
 
-    /// Stores the holder of `change` with what it holds, unless it is stored, has expired, or there are
-    /// [`HOLDERS_MAX`].
-    fn store_unknown(&mut self, change: &Change, now: Micros) {
+    /// Stores the holder of `change` with what it holds, unless it is stored, has expired, or its client has as
+    /// many as are left of [`HOLDERS_MAX`].
+    fn store_unknown(
+        &mut self,
+        change: &Change,
+        now: Micros,
+        numbers: &mut Option<BTreeMap<u64, usize>>,
+    ) {
         let known = self.holdings.contains_key(&change.holder);
-        if !known && change.expires > now && self.holdings.len() < HOLDERS_MAX {
+        if !known && change.expires > now && self.has_room(change.holder.client(), numbers) {
             let holding = Holding {
                 share: change.held.min(SHARES),
                 old_share: 0,
@@ -180,7 +188,25 @@ impl Ledger {
                 want: change.want,
             };
             self.holdings.insert(change.holder, holding);
+            if let Some(numbers) = numbers {
+                *numbers.entry(change.holder.client()).or_default() += 1;
+            }
         }
+    }
+
+    /// Whether `client` has fewer holders than are left of [`HOLDERS_MAX`]. `numbers` are those of all clients.
+    /// They are counted only when one client might have as many.
+    fn has_room(&self, client: u64, numbers: &mut Option<BTreeMap<u64, usize>>) -> bool {
+        let left = HOLDERS_MAX.saturating_sub(self.holdings.len());
+        if self.holdings.len() < left {
+            return true;
+        }
+        let numbers = numbers.get_or_insert_with(|| {
+            let mut numbers = BTreeMap::new();
+            self.holdings.keys().for_each(|id| *numbers.entry(id.client()).or_default() += 1);
+            numbers
+        });
+        numbers.get(&client).copied().unwrap_or(0) < left
     }
 
     /// Makes all shares parts of `requests` per `window`. A rate of 0 has no parts: the shares remain

@@ -18,6 +18,7 @@ use crate::support::redis::server::Server;
 use crate::support::schedule::shared;
 use crate::support::wait::until;
 
+mod holders;
 mod replies;
 mod twin;
 mod walk;
@@ -82,11 +83,11 @@ fn key(number: u64) -> CounterKey {
 /// How long a holder uses its share. No test takes as long.
 const LIFE: Micros = Micros::from_secs(600);
 
-/// A settlement at `now` of a quota of 1000 per second. The changes are given as the low half of a
-/// holder's id, and its share.
+/// A settlement at `now` of a quota of 1000 per second. The changes are given as the client of a holder, and
+/// its share.
 pub(crate) fn settlement(now: Micros, shares: impl IntoIterator<Item = (u64, u64)>) -> Settlement {
     let change = |(holder, share)| Change {
-        holder: HolderId([7, holder]),
+        holder: HolderId([holder, 7]),
         share,
         held: 0,
         want: share,
@@ -115,32 +116,6 @@ impl Pair {
         let settlement = settlement(self.now, shares.iter().copied());
         let expected = self.ledger.settle(&settlement);
         assert_eq!(instance.settle(&self.key, &settlement), Ok(expected), "{shares:?}");
-    }
-}
-
-#[test]
-fn a_quota_has_a_bounded_number_of_holders() {
-    let _permit = shared();
-    for functions in BOTH {
-        let server = Server::local();
-        let (instance, mut pair) = (Instance::on(&server, functions), Pair::new(1));
-        let share = SHARES / HOLDERS_MAX as u64;
-        let all: Vec<(u64, u64)> = (0..HOLDERS_MAX as u64).map(|id| (id, share)).collect();
-        pair.settle(&instance, &all);
-        server.client().run(&["CONFIG", "RESETSTAT"]);
-        let further = [(HOLDERS_MAX as u64, share), (3, share / 2), (HOLDERS_MAX as u64 + 1, 0)];
-        pair.settle(&instance, &further);
-        pair.settle(&instance, &[]);
-        let stats = server.client().run(&["INFO", "commandstats"]).text();
-        let calls = stats.lines().filter(|line| line.contains("fcall") || line.contains("evalsha"));
-        println!("{HOLDERS_MAX} holders, {functions:?}: {:?}", calls.collect::<Vec<_>>());
-        // Every holding of another limit changes.
-        let mut other = settlement(pair.now, []);
-        other.requests = 333;
-        let expected = pair.ledger.settle(&other);
-        assert_eq!(expected.holdings.len(), HOLDERS_MAX);
-        assert_eq!(instance.settle(&pair.key, &other), Ok(expected));
-        pair.settle(&instance, &[(3, share)]);
     }
 }
 

@@ -38,6 +38,32 @@ fn set(ledger: &mut Ledger, now: Micros, percentages: &[(u64, u64)]) -> LedgerSn
     ledger.settle(&settlement(now, changes.collect()))
 }
 
+/// A client may have as many holders as are left. Its expired ones do not count.
+#[test]
+fn one_client_leaves_holders_to_others() {
+    let of = |client: u64, now: Micros| {
+        let id = move |number| HolderId([client, number]);
+        (0..HOLDERS_MAX as u64)
+            .map(move |number| Change { holder: id(number), ..change(0, 0, now) })
+    };
+    let numbers = |snapshot: &LedgerSnapshot| {
+        [1, 2, 3].map(|client| {
+            snapshot.holdings.iter().filter(|(holder, _)| holder.client() == client).count()
+        })
+    };
+    let mut ledger = Ledger::default();
+    let mut both: Vec<Change> = of(1, at(0)).collect();
+    both.extend(of(2, at(0)));
+    assert_eq!(numbers(&ledger.settle(&settlement(at(0), both))), [5_000, 2_500, 0]);
+    let snapshot = ledger.settle(&settlement(at(1), of(3, at(1)).collect()));
+    assert_eq!(numbers(&snapshot), [5_000, 2_500, 1_250]);
+    let snapshot = ledger.settle(&settlement(at(2), of(1, at(2)).collect()));
+    assert_eq!(numbers(&snapshot), [5_000, 2_500, 1_250], "renewals need no room");
+    // Those of the two others expire.
+    let snapshot = ledger.settle(&settlement(at(12_001), of(2, at(12_001)).collect()));
+    assert_eq!(numbers(&snapshot), [5_000, 2_500, 0]);
+}
+
 /// The division of the quota by wants.
 fn divided(wants: &[u64]) -> Vec<u64> {
     let claims: Vec<PartClaim> =
