@@ -7,7 +7,7 @@
 //!
 //! - A stream: `stream.rs` takes its reports and returns its actions. `usage_report.rs` decodes a report,
 //!   `quota_action.rs` encodes an action, and `outbox.rs` has the actions to send. `found_place.rs` looks up
-//!   the rule of a bucket by its `bucket_id.rs`.
+//!   the rule of a bucket by its `bucket_id.rs`, and `holder_identity.rs` says which holder it is.
 //! - The quotas: `engine.rs` has them, each in a `quota_shard.rs`. `counter_quota.rs` connects a quota with
 //!   its ledger and its `member.rs`. `driver.rs` is the thread that settles them by `settling.rs`, with
 //!   Redis through `shared_ledger.rs`, and gives them new rules by `reloading.rs`.
@@ -34,6 +34,7 @@ mod driver;
 mod engine;
 mod found_place;
 mod holder_budget;
+mod holder_identity;
 mod instance_names;
 mod lingering;
 mod local_holder;

@@ -8,14 +8,15 @@ use bytes::Bytes;
 
 use super::bucket_id::BucketKey;
 use super::counter_quota::{CounterQuota, ReportedUse};
-use super::engine::{QuotaEngine, random};
+use super::engine::QuotaEngine;
+use super::holder_identity::HolderIdentity;
 use super::member::Member;
 use super::outbox::{DueAction, Outbox};
 use super::quota_action::QuotaAction;
 use super::refused_reason::RefusedReason;
 use super::usage_report::{BucketUsage, UsageReport};
 use crate::client_address::ClientAddress;
-use crate::key::{CounterKey, KeyBuilder, KeySeed};
+use crate::key::CounterKey;
 use crate::quota::{HOLDER_BYTES, HolderId, Holding};
 use crate::time::Micros;
 
@@ -65,12 +66,12 @@ const _: () = assert!(
 pub struct EnvoyStream {
     engine: Arc<QuotaEngine>,
     client: ClientAddress,
-    /// The instance name. It counts only if no other stream of the domain has it.
+    /// The instance name. It counts only if no other stream of the client in the domain has it.
     name: Option<Arc<str>>,
     /// Set by the first report.
     domain: Option<Arc<str>>,
-    /// The hash of what holders have in common: the name, or random numbers.
-    identity: KeyBuilder,
+    /// What the holders of its buckets have in common.
+    identity: HolderIdentity,
     buckets: HashMap<BucketKey, EnvoyBucket>,
     outbox: Arc<Outbox>,
     rules: RulesWatch,
@@ -135,7 +136,7 @@ pub struct StreamsFull {
 
 impl QuotaEngine {
     /// Opens the stream of an Envoy at the address `client`. `name` is its `x-weir-instance`, of at
-    /// most 64 bytes: an Envoy with a name has its shares again after it has reconnected.
+    /// most 64 bytes: an Envoy with a name has its shares again after it has reconnected from this address.
     ///
     /// # Errors
     ///
@@ -157,7 +158,7 @@ impl QuotaEngine {
             client,
             name: name.map(Arc::from),
             domain: None,
-            identity: random_identity(),
+            identity: HolderIdentity::random(&self.seed, client),
             buckets: HashMap::new(),
             outbox: Arc::default(),
             rules: RulesWatch::new(self.applied_rules.subscribe()),
@@ -165,14 +166,6 @@ impl QuotaEngine {
             swept_at: now,
         })
     }
-}
-
-/// An identity that no other stream has.
-fn random_identity() -> KeyBuilder {
-    let mut identity = KeyBuilder::start(&KeySeed::fixed([0, 0]));
-    let [a, b] = random();
-    identity.text("stream").number(a).number(b);
-    identity
 }
 
 impl EnvoyStream {
@@ -261,14 +254,12 @@ impl EnvoyStream {
         }
         let domain: Arc<str> = sent.into();
         if let Some(name) = self.name.take() {
-            if !self.engine.names.claim(&domain, &name) {
+            if !self.engine.names.claim(self.client, &domain, &name) {
                 metrics.refuse(RefusedReason::NameInUse, &domain, now);
                 self.domain = Some(domain.clone());
                 return Ok(domain);
             }
-            let mut identity = KeyBuilder::start(&KeySeed::fixed([0, 0]));
-            identity.text("instance").text(&name);
-            self.identity = identity;
+            self.identity.set_name(&name);
             self.name = Some(name);
         }
         self.domain = Some(domain.clone());
@@ -393,7 +384,7 @@ impl Drop for EnvoyStream {
             self.engine.release_bucket(self.client, was_divided, now);
         }
         if let (Some(domain), Some(name)) = (&self.domain, &self.name) {
-            self.engine.names.release(domain, name);
+            self.engine.names.release(self.client, domain, name);
         }
         self.engine.release_stream(self.client);
     }

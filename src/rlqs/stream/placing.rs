@@ -12,7 +12,7 @@ use super::super::quota_action::QuotaAction;
 use super::super::quota_rule::QuotaRule;
 use super::super::refused_reason::RefusedReason;
 use super::super::usage_report::IdPairs;
-use super::{EnvoyBucket, EnvoyStream, ReportScope, random_identity};
+use super::{EnvoyBucket, EnvoyStream, ReportScope};
 use crate::key::CounterKey;
 use crate::quota::HolderId;
 use crate::time::Micros;
@@ -104,7 +104,7 @@ impl EnvoyStream {
                 return;
             }
         }
-        let holder = self.holder(pairs);
+        let holder = self.identity.holder(pairs);
         let Some(bucket) = self.buckets.get_mut(&key) else { return };
         let new = match &found {
             FoundPlace::AllowAll(rule) => BucketPlace::AllowAll(rule.clone()),
@@ -166,17 +166,11 @@ impl EnvoyStream {
         self.outbox.put(key, DueAction { action, at: now, ttl_seconds });
     }
 
-    /// The holder of a bucket of this stream.
-    fn holder(&self, pairs: &IdPairs<'_>) -> HolderId {
-        let CounterKey(id) = bucket_id::add(&mut self.identity.clone(), pairs).finish();
-        HolderId(id)
-    }
-
     /// Gives up the instance name.
     fn drop_name(&mut self) {
         if let (Some(domain), Some(name)) = (&self.domain, self.name.take()) {
-            self.engine.names.release(domain, &name);
-            self.identity = random_identity();
+            self.engine.names.release(self.client, domain, &name);
+            self.identity.drop_name();
         }
     }
 }

@@ -154,6 +154,114 @@ fn absurd_counts_take_a_fair_part() {
     assert_eq!(process.engine.metrics().violations.get(), 0);
 }
 
+/// A report of one bucket.
+fn of_one_bucket(hits: u64) -> Vec<u8> {
+    report("d", &[("tenant=a", hits)])
+}
+
+/// An honest Envoy at another address.
+struct HonestEnvoy {
+    stream: EnvoyStream,
+    rate: f64,
+}
+
+impl HonestEnvoy {
+    fn open(process: &Process, host: u8) -> HonestEnvoy {
+        let stream = process.engine.open(address(host), None).expect("a free stream");
+        HonestEnvoy { stream, rate: 0.0 }
+    }
+
+    /// Reports 500 requests per second since the last report, and returns the rate that it has.
+    fn report(&mut self, seconds: u64) -> f64 {
+        self.stream.report(&of_one_bucket(500 * seconds)).expect("valid");
+        match newest(&mut self.stream).get("tenant=a") {
+            Some(Got::Rate(rate, _)) => self.rate = *rate,
+            Some(Got::Deny) => self.rate = 0.0,
+            _ => {}
+        }
+        self.rate
+    }
+}
+
+/// Bounds that 400 streams of one address fit into.
+fn roomy() -> RlqsConfig {
+    RlqsConfig { max_streams: 2_000, max_buckets: 50_000, ..config() }
+}
+
+/// Streams of one address have one part of a limit together.
+#[test]
+fn many_streams_of_one_address_have_one_part() {
+    let process = Process::new(roomy());
+    let mut honest = HonestEnvoy::open(&process, 2);
+    let mut hostile: Vec<EnvoyStream> = (0..400).map(|_| process.open(None)).collect();
+    for round in 0..6 {
+        for stream in &mut hostile {
+            stream.report(&of_one_bucket(u64::MAX)).expect("valid");
+        }
+        let rate = honest.report(5);
+        assert!(round < 4 || rate > 48.0, "{rate} in round {round}");
+        process.pass(5_000);
+    }
+    assert_eq!(process.engine.metrics().violations.get(), 0);
+}
+
+/// Streams that end leave shares behind, which are a part of what their address has. An Envoy at another
+/// address that is new has its part too.
+#[test]
+fn streams_that_end_cost_their_address_alone() {
+    let process = Process::new(roomy());
+    let mut old = HonestEnvoy::open(&process, 2);
+    let mut new: Option<HonestEnvoy> = None;
+    for second in 0..90 {
+        let mut hostile: Vec<EnvoyStream> = (0..40).map(|_| process.open(None)).collect();
+        for stream in &mut hostile {
+            stream.report(&of_one_bucket(1)).expect("valid");
+        }
+        process.pass(500);
+        for stream in &mut hostile {
+            stream.report(&of_one_bucket(u64::MAX)).expect("valid");
+        }
+        process.pass(500);
+        if second % 5 == 0 {
+            if second >= 45 {
+                new.get_or_insert_with(|| HonestEnvoy::open(&process, 3));
+            }
+            // Until the shares of ended streams expire, they are more than a third.
+            let least = if second < 45 { 45.0 } else { 24.0 };
+            let rate = old.report(5);
+            assert!(second < 30 || rate > least, "{rate} at {second}");
+            assert!(second < 75 || rate > 30.0, "{rate} at {second}");
+            if let Some(new) = &mut new {
+                let rate = new.report(5);
+                assert!(second < 75 || rate > 30.0, "the new one has {rate} at {second}");
+            }
+        }
+    }
+    assert_eq!(process.engine.metrics().violations.get(), 0);
+}
+
+/// A name is one of an address: no other address takes over its share.
+#[test]
+fn a_name_of_another_address_takes_nothing_over() {
+    let process = Process::new(config());
+    let open = |host| process.engine.open(address(host), Some("envoy")).expect("a free stream");
+    let (mut honest, mut hostile) = (open(2), open(1));
+    for stream in [&mut honest, &mut hostile] {
+        stream.report(&of_one_bucket(1)).expect("valid");
+        process.settle();
+    }
+    drop((hostile, honest));
+    (hostile, honest) = (open(1), open(2));
+    for stream in [&mut hostile, &mut honest] {
+        stream.report(&of_one_bucket(1)).expect("valid");
+    }
+    process.settle();
+    // A half of the share that it had: the other address has a part too, after the grace.
+    assert_eq!(newest(&mut honest)["tenant=a"], Got::Rate(50.0, 10));
+    assert_eq!(newest(&mut hostile)["tenant=a"], Got::Deny);
+    assert_eq!(refused(&process, RefusedReason::NameInUse), 0);
+}
+
 /// A quota with many holders settles once in a while, however often one of them reports.
 #[test]
 fn reports_do_not_keep_a_large_ledger_busy() {
