@@ -1,6 +1,6 @@
 //! A gRPC client generated from Envoy's own protocol definitions, which checks those of weir.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use envoy_types::pb::envoy::extensions::common::ratelimit::v3 as common;
 use envoy_types::pb::envoy::service::ratelimit::v3 as service;
@@ -27,6 +27,13 @@ impl Client {
     pub(crate) fn connect(to: SocketAddr) -> Client {
         let endpoint = Endpoint::from_shared(format!("http://{to}")).expect("a valid address");
         Client::open(endpoint).unwrap_or_else(|e| panic!("{to}: {e}"))
+    }
+
+    /// Connects from a local address to the service at `to`.
+    pub(crate) fn connect_from(from: IpAddr, to: SocketAddr) -> Client {
+        let endpoint = Endpoint::from_shared(format!("http://{to}")).expect("a valid address");
+        let endpoint = endpoint.local_address(Some(from));
+        Client::open(endpoint).unwrap_or_else(|e| panic!("{from} to {to}: {e}"))
     }
 
     /// Connects with TLS. Returns the error if the handshake fails.

@@ -1,5 +1,6 @@
 //! Hostile streams: what they send is refused or bounded, and costs no other Envoy its assignment.
 
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use envoy_types::pb::google::protobuf::Duration as TheirDuration;
@@ -7,7 +8,7 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Code, Status, Streaming};
 
-use super::{assert_no_violation, envoy, serving, tenant, tenants};
+use super::{assert_no_violation, envoy, serving, tenant, tenants, until_stable};
 use crate::support::rlqs::{
     BucketId, BucketQuotaUsage, RateLimitQuotaResponse, RateLimitQuotaServiceClient,
     RateLimitQuotaUsageReports, SmallEnvoy, bucket,
@@ -29,7 +30,10 @@ struct HostileStream {
 impl HostileStream {
     /// Opens a stream with a first report. The error is the status of a stream that was refused.
     fn open(weir: &Weir, first: RateLimitQuotaUsageReports) -> Result<HostileStream, Status> {
-        let client = weir.client();
+        HostileStream::open_on(weir.client(), first)
+    }
+
+    fn open_on(client: Client, first: RateLimitQuotaUsageReports) -> Result<HostileStream, Status> {
         let (reports, to_send) = unbounded_channel();
         reports.send(first).expect("an open channel");
         let mut service = RateLimitQuotaServiceClient::new(client.channel());
@@ -192,6 +196,27 @@ fn absurd_counts_are_bounded() {
     honest.until_rate(&tenant(), |rate| (140.0..=151.0).contains(&rate));
     assert_eq!(liar.finish().code(), Code::Ok);
     honest.until_rate(&tenant(), |rate| rate > 290.0);
+    assert_no_violation(&weir);
+}
+
+/// All streams of one address have one part of a limit together.
+#[cfg(target_os = "linux")]
+#[test]
+fn streams_of_one_address_have_one_part() {
+    let weir = serving(&tenants("second", 300)).start();
+    let honest = envoy(&weir, 500.0);
+    honest.until_rate(&tenant(), |rate| rate > 290.0);
+    let open = |_| {
+        let client = Client::connect_from(IpAddr::from([127, 0, 0, 2]), weir.grpc);
+        let first = report("d", vec![usage(&[("tenant", "a")])]);
+        HostileStream::open_on(client, first).expect("a stream")
+    };
+    let mut streams: Vec<HostileStream> = (0..40).map(open).collect();
+    for stream in &mut streams {
+        assert_eq!(stream.next().expect("an assignment").bucket_action.len(), 1);
+    }
+    until_stable("a half of the limit", || (145.0..=155.0).contains(&honest.rate(&tenant())));
+    drop(streams);
     assert_no_violation(&weir);
 }
 
