@@ -33,9 +33,7 @@ impl LedgerView {
         known.append(&mut self.lost);
         known.retain(|(holder, holding)| {
             let stored = snapshot.get(*holder);
-            let renewed = stored.is_some_and(|stored| {
-                stored.expires.saturating_add(CLOCK_SLACK) >= holding.expires
-            });
+            let renewed = stored.is_some_and(|stored| stored.expires >= holding.expires);
             holding.expires > now && !renewed && !own(*holder)
         });
         self.lost = known;
@@ -58,6 +56,11 @@ impl LedgerView {
     pub(super) fn free(&self, now: Micros) -> u64 {
         let lost: u64 = self.lost.iter().map(|(_, holding)| used(holding, now)).sum();
         SHARES.saturating_sub(self.snapshot.used(now).saturating_add(lost))
+    }
+
+    /// What this holder uses by the last snapshot.
+    pub(super) fn used_by(&self, holder: HolderId, now: Micros) -> u64 {
+        self.snapshot.get(holder).map_or(0, |holding| used(holding, now))
     }
 
     /// Applies `convert` to every share.

@@ -147,6 +147,12 @@ impl OwnHolder {
         self.share
     }
 
+    /// What its Envoy may use: the old share until its grace ends.
+    pub(super) fn held(&self, now: Micros, grace: Micros) -> u64 {
+        let in_grace = self.lowered.saturating_add(grace) > now;
+        if in_grace { self.share.max(self.old) } else { self.share }
+    }
+
     pub(super) fn renews(&self) -> bool {
         self.renew
     }
@@ -221,8 +227,7 @@ impl OwnHolder {
         now: Micros,
         config: &GroupConfig,
     ) -> Change {
-        let in_grace = self.lowered.saturating_add(config.grace) > now;
-        let held = if in_grace { self.share.max(self.old) } else { self.share };
+        let held = self.held(now, config.grace);
         let share = if self.left { share.max(self.old) } else { share };
         let renews = self.renews_now(now, config);
         let end = if renews { now.saturating_add(config.life()) } else { self.until };
@@ -261,7 +266,7 @@ impl OwnHolder {
             return false;
         }
         let Some(asked) = asked else {
-            self.restore |= holding.expires.saturating_add(CLOCK_SLACK) < self.until;
+            self.restore |= holding.expires < self.until;
             return false;
         };
         let (renewed, before) = (std::mem::take(&mut self.renewing), self.share);

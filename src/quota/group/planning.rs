@@ -24,7 +24,7 @@ impl QuotaGroup {
                 target.to = holder.capped(target.to, now, &self.config);
             }
         }
-        let free = self.view.free(now);
+        let free = self.free(now);
         let scarce = wanted_raises(&targets) > free;
         for HolderTarget { holder: id, to: target, .. } in targets {
             let Some(holder) = self.holders.get_mut(&id) else { continue };
@@ -66,6 +66,16 @@ impl QuotaGroup {
             changes.push(holder.change(*id, share, &self.quota, now, &self.config));
         }
         changes
+    }
+
+    /// The shares that no holder uses. The view has no lost holdings of own holders, so what these use and
+    /// the ledger does not have is no free share either: it is written again.
+    pub(in crate::quota) fn free(&self, now: Micros) -> u64 {
+        let own = self.holders.iter().filter(|(_, own)| !own.taken_over);
+        let unwritten = own.map(|(id, own)| {
+            own.held(now, self.config.grace).saturating_sub(self.view.used_by(*id, now))
+        });
+        self.view.free(now).saturating_sub(unwritten.fold(0, u64::saturating_add))
     }
 
     /// The holders of all instances, of which the own ones that report are lowered and raised.

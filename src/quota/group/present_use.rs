@@ -17,6 +17,12 @@ pub struct PresentUse {
 }
 
 impl QuotaGroup {
+    /// What each own holder may use.
+    #[cfg(test)]
+    pub(in crate::quota) fn held(&self, now: Micros) -> impl Iterator<Item = (HolderId, u64)> {
+        self.holders.iter().map(move |(id, own)| (*id, own.held(now, self.config.grace)))
+    }
+
     /// The shares at `now`.
     pub fn present_use(&self, now: Micros) -> PresentUse {
         let is_live =
