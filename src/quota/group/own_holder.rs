@@ -53,6 +53,8 @@ pub(super) struct OwnHolder {
     asked: Option<u64>,
     /// Whether the ledger has less than the holder uses, so that it must be written again.
     restore: bool,
+    /// The first expiry that another instance wrote within [`CLOCK_SLACK`]; zero if there is none.
+    foreign: Micros,
     /// Whether another instance writes it.
     pub(super) taken_over: bool,
     /// Whether its stream ended.
@@ -80,6 +82,7 @@ impl OwnHolder {
             written: Micros::ZERO,
             asked: None,
             restore: false,
+            foreign: Micros::ZERO,
             taken_over: false,
             left: false,
             cap: 0,
@@ -261,13 +264,18 @@ impl OwnHolder {
             self.written = self.written.max(holding.expires);
             return false;
         }
-        if holding.expires > self.written.saturating_add(CLOCK_SLACK) {
+        if self.notes_other_writer(holding.expires) {
             self.taken_over = true;
             return false;
         }
         let Some(asked) = asked else {
             self.restore |= holding.expires < self.until;
-            return false;
+            // Another instance lowered it, and may have given the rest away.
+            let is_lowered = holding.expires > self.written && holding.share < self.share;
+            if is_lowered {
+                self.lower(holding.share, now, grace);
+            }
+            return is_lowered;
         };
         let (renewed, before) = (std::mem::take(&mut self.renewing), self.share);
         // The stream may have ended while an earlier change was in flight.
@@ -279,6 +287,20 @@ impl OwnHolder {
         }
         self.share = granted;
         renewed || granted != before
+    }
+
+    /// Whether another instance writes the holder. Within [`CLOCK_SLACK`] it may be the last write for an Envoy
+    /// that moved here, by a clock that is ahead. A renewal after that is none: two Envoys with one name
+    /// report within this time of each other.
+    fn notes_other_writer(&mut self, expires: Micros) -> bool {
+        if expires <= self.written {
+            return false;
+        }
+        if self.foreign == Micros::ZERO {
+            self.foreign = expires;
+        }
+        expires > self.written.saturating_add(CLOCK_SLACK)
+            || expires > self.foreign.saturating_add(Micros::SECOND)
     }
 
     /// The store failed, so it is unknown whether the change was made.
