@@ -66,8 +66,12 @@ const _: () = assert!(
 pub struct EnvoyStream {
     engine: Arc<QuotaEngine>,
     client: ClientAddress,
-    /// The instance name. It counts only if no other stream of the client in the domain has it.
+    /// The instance name. It counts only if no other stream of the client in the domain has it, and no other
+    /// instance.
     name: Option<Arc<str>>,
+    /// The name that no other stream of the client in the domain gets. It stays when another instance has it, because
+    /// buckets of this stream may still have its holders.
+    claimed: Option<Arc<str>>,
     /// Set by the first report.
     domain: Option<Arc<str>>,
     /// What the holders of its buckets have in common.
@@ -157,6 +161,7 @@ impl QuotaEngine {
             engine: self.clone(),
             client,
             name: name.map(Arc::from),
+            claimed: None,
             domain: None,
             identity: HolderIdentity::random(&self.seed, client),
             buckets: HashMap::new(),
@@ -260,6 +265,7 @@ impl EnvoyStream {
                 return Ok(domain);
             }
             self.identity.set_name(&name);
+            self.claimed = Some(name.clone());
             self.name = Some(name);
         }
         self.domain = Some(domain.clone());
@@ -383,7 +389,7 @@ impl Drop for EnvoyStream {
             let was_divided = matches!(bucket.place, BucketPlace::Divided { .. });
             self.engine.release_bucket(self.client, was_divided, now);
         }
-        if let (Some(domain), Some(name)) = (&self.domain, &self.name) {
+        if let (Some(domain), Some(name)) = (&self.domain, &self.claimed) {
             self.engine.names.release(self.client, domain, name);
         }
         self.engine.release_stream(self.client);

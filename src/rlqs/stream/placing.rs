@@ -166,10 +166,9 @@ impl EnvoyStream {
         self.outbox.put(key, DueAction { action, at: now, ttl_seconds });
     }
 
-    /// Gives up the instance name.
+    /// Gives up the instance name for buckets without a place.
     fn drop_name(&mut self) {
-        if let (Some(domain), Some(name)) = (&self.domain, self.name.take()) {
-            self.engine.names.release(self.client, domain, &name);
+        if self.name.take().is_some() {
             self.identity.drop_name();
         }
     }

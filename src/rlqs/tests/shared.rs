@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::rlqs::driver::exchange_rules;
+use crate::rlqs::refused_reason::RefusedReason;
 use crate::store_error::StoreError;
 use crate::testing::FakeStore;
 
@@ -54,6 +55,38 @@ fn rate(stream: &mut EnvoyStream) -> Option<f64> {
         Got::Deny => 0.0,
         other => panic!("{other:?}"),
     })
+}
+
+/// The number of names that were refused.
+fn refused_names(process: &Process) -> u64 {
+    process.engine.metrics().refused(RefusedReason::NameInUse)
+}
+
+/// Two Envoys with one name report to two processes, one 100 ms after the other. One gets a random name. The
+/// name stays claimed at its process, because other buckets of the stream may have it.
+#[test]
+fn a_name_is_used_by_one_envoy_only() {
+    let (all, _) = processes(2);
+    let mut streams: Vec<EnvoyStream> =
+        all.iter().map(|process| process.open(Some("same"))).collect();
+    for _ in 0..5 {
+        for (process, stream) in all.iter().zip(&mut streams) {
+            newest(stream);
+            stream.report(&report("d", &[("tenant=a", 500)])).expect("valid");
+            process.settle();
+            all[0].pass(100);
+        }
+        for _ in 0..19 {
+            all[0].pass(250);
+            all[1].settle();
+        }
+    }
+    let refused: Vec<u64> = all.iter().map(refused_names).collect();
+    assert_eq!(refused.iter().sum::<u64>(), 1, "{refused:?}");
+    let process = &all[if refused[0] > 0 { 0 } else { 1 }];
+    let mut third = process.open(Some("same"));
+    third.report(&report("d", &[("tenant=b", 1)])).expect("valid");
+    assert_eq!(refused_names(process), 2);
 }
 
 /// While the store fails, an Envoy keeps its share, unless the rule denies.
