@@ -126,6 +126,9 @@ impl CounterQuota {
     }
 
     /// Sends all assignments again if a reload changed the shadow mode of the rule. Returns whether it did.
+    ///
+    /// A bucket without a share has no assignment to send, as while the store is away. It may pass everything
+    /// for a second at most. The share of another one replaces that, in the next settlement.
     pub(super) fn apply_shadow_mode(&mut self, now: Micros) -> bool {
         let is_shadow = self.rule.is_shadow();
         if std::mem::replace(&mut self.is_shadow, is_shadow) == is_shadow {
@@ -133,6 +136,8 @@ impl CounterQuota {
         }
         if is_shadow {
             self.members.values().for_each(|member| member.allow_all(now, self.ttl));
+        } else {
+            self.members.values().for_each(|member| member.end_allow_all(now));
         }
         self.group.send_again();
         true

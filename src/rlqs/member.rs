@@ -20,7 +20,16 @@ pub(super) struct Member {
     pub(super) shadow: Option<Box<Tokens>>,
 }
 
+/// How long a bucket may still pass everything after its rule left shadow mode, if it has no share. Envoy
+/// ends an assignment by its time to live, in whole seconds.
+const ENDING: Micros = Micros::SECOND;
+
 impl Member {
+    /// Ends what [`allow_all`](Member::allow_all) sent. What Envoy has for expired assignments decides then.
+    pub(super) fn end_allow_all(&self, now: Micros) {
+        self.allow_all(now, ENDING);
+    }
+
     /// Lets a bucket pass everything for `ttl`. Callers of this process need no message.
     pub(super) fn allow_all(&self, now: Micros, ttl: Micros) {
         if let Recipient::Bucket { outbox, bucket, .. } = &self.to {

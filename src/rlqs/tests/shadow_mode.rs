@@ -48,6 +48,33 @@ fn buckets_pass_while_the_store_fails() {
     assert_eq!(newest(&mut stream)["tenant=a"], Got::Allow);
 }
 
+/// A reload that ends the mode while there is no share to send: what the Envoy has for expired assignments
+/// decides after a second.
+#[test]
+fn buckets_without_a_share_pass_for_a_second_after_the_mode() {
+    let clock = Arc::new(ManualClock::at(Micros::from_secs(1_000)));
+    let store = Arc::new(FakeStore::new());
+    let process = Process::with(config(), clock, Some(store.clone()));
+    store.set_reachable(false);
+    let mut stream = process.open(None);
+    stream.report(&report("d", &IDS)).expect("valid");
+    process.settle();
+    assert_eq!(actions(&mut stream), [("shadow=1".to_owned(), Got::Allow, 12)]);
+    process.reload("  - {key: shadow, rate_limit: {unit: second, requests_per_unit: 10}}");
+    process.settle();
+    let ended: Vec<_> =
+        actions(&mut stream).into_iter().filter(|(id, _, _)| id == "shadow=1").collect();
+    assert_eq!(ended, [("shadow=1".to_owned(), Got::Allow, 1)]);
+    stream.report(&report("d", &IDS)).expect("valid");
+    process.pass(1_000);
+    assert!(!newest(&mut stream).contains_key("shadow=1"), "it has no share");
+    store.set_reachable(true);
+    process.pass(5_000);
+    stream.report(&report("d", &IDS)).expect("valid");
+    process.pass(5_000);
+    assert_eq!(newest(&mut stream)["shadow=1"], Got::Rate(10.0, 2));
+}
+
 /// Also with a limit that cannot be divided.
 #[test]
 fn buckets_of_other_limits_pass_too() {
