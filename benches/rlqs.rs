@@ -4,7 +4,7 @@
 //! `make bench-rlqs` runs it. It prints the tables of docs/design/rlqs.md in Markdown, and warnings on
 //! stderr.
 //!
-//!   cargo bench --bench rlqs -- [--rounds N] [--rate N] [--shape 1000x10]
+//!   cargo bench --bench rlqs -- [--rounds N] [--rate N] [--shape 1000x10] [--reload 1000x1000]
 //!
 //! Each size of the first table has its own process, because an allocator keeps memory that it has had.
 
@@ -20,6 +20,7 @@ mod rlqs {
     pub(crate) mod fleet;
     pub(crate) mod in_process;
     pub(crate) mod on_redis;
+    pub(crate) mod reload;
     pub(crate) mod reports;
     pub(crate) mod through_binary;
 }
@@ -45,7 +46,7 @@ mod support {
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 use rlqs::reports::{PERIOD, Shape};
-use rlqs::{in_process, on_redis, through_binary};
+use rlqs::{in_process, on_redis, reload, through_binary};
 
 /// The sizes inside the process.
 const SHAPES: [Shape; 4] = [
@@ -80,6 +81,9 @@ struct Options {
     /// Measure only the memory of streams without buckets.
     #[arg(long)]
     streams: bool,
+    /// Measure only reloads for the buckets of this size: `1000x1000`.
+    #[arg(long)]
+    reload: Option<Shape>,
     /// `cargo bench` adds this.
     #[arg(long, hide = true)]
     bench: bool,
@@ -99,6 +103,13 @@ fn main() -> anyhow::Result<()> {
     if options.streams {
         let bytes = in_process::stream_bytes(STREAMS)?;
         println!("An open stream without buckets takes {bytes:.0} bytes.");
+        return Ok(());
+    }
+    if let Some(shape) = options.reload {
+        println!("{}", reload::HEAD);
+        for row in reload::rows(shape)? {
+            println!("{row}");
+        }
         return Ok(());
     }
     for (name, value) in machine::facts() {

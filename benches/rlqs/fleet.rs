@@ -2,7 +2,8 @@
 //! other.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,7 @@ const SETTLING: [&str; 2] = ["weir-rlqs", "weir-redis"];
 /// A running engine.
 pub(crate) struct Fleet {
     shape: Shape,
+    rules: Arc<BenchRules>,
     engine: Arc<QuotaEngine>,
     driver: RlqsDriver,
     streams: Vec<EnvoyStream>,
@@ -78,17 +80,33 @@ struct Counts {
     moves: u64,
 }
 
-/// Rules that do not change.
-struct FixedRules(RuleSet);
+/// Rules that a reload replaces.
+struct BenchRules {
+    set: Mutex<Arc<RuleSet>>,
+    version: AtomicU64,
+}
 
-impl ActiveRuleSet for FixedRules {
+impl ActiveRuleSet for BenchRules {
     fn version(&self) -> u64 {
-        1
+        self.version.load(Ordering::Relaxed)
     }
 
     fn read(&self, reader: &mut dyn FnMut(&RuleSet)) {
-        reader(&self.0);
+        let set = self.lock().clone();
+        reader(&set);
     }
+}
+
+impl BenchRules {
+    fn lock(&self) -> MutexGuard<'_, Arc<RuleSet>> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn compiled(text: &str) -> anyhow::Result<Arc<RuleSet>> {
+    let file = SourceFile { name: "bench.yaml".into(), text: text.into() };
+    let compiled = compile(&[file], &Options::default());
+    Ok(Arc::new(compiled.map_err(|problems| anyhow::anyhow!("{problems:?}"))?.0))
 }
 
 impl Fleet {
@@ -98,17 +116,15 @@ impl Fleet {
         clock: SystemClock,
         ledger: Option<Arc<dyn SharedLedger>>,
     ) -> anyhow::Result<Fleet> {
-        let file = SourceFile { name: "bench.yaml".into(), text: shape.rules() };
-        let compiled = compile(&[file], &Options::default());
-        let (rules, _) = compiled.map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
-        let rules = Arc::new(FixedRules(rules));
-        let seed = KeySeed::random();
-        let engine = QuotaEngine::new(config(shape), seed, Arc::new(clock), ledger, rules);
+        let set = Mutex::new(compiled(&shape.rules())?);
+        let rules = Arc::new(BenchRules { set, version: AtomicU64::new(1) });
+        let (seed, clock) = (KeySeed::random(), Arc::new(clock));
+        let engine = QuotaEngine::new(config(shape), seed, clock, ledger, rules.clone());
         let driver = rlqs::start(engine.clone())?;
         let (reports, nap_cost) = (Reports::new(shape), cpu::nap_cost()?);
         // Without a reallocation, which would show as memory of the streams.
         let streams = Vec::with_capacity(shape.streams);
-        Ok(Fleet { shape, engine, driver, streams, reports, nap_cost })
+        Ok(Fleet { shape, rules, engine, driver, streams, reports, nap_cost })
     }
 
     /// Opens the streams.
@@ -168,6 +184,56 @@ impl Fleet {
         figures.reports = total as f64;
         figures.usages = (total * self.shape.buckets) as f64;
         Ok(figures)
+    }
+
+    /// The number of Envoys and buckets.
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The engine.
+    pub(crate) fn engine(&self) -> Arc<QuotaEngine> {
+        self.engine.clone()
+    }
+
+    /// Replaces the rules.
+    pub(crate) fn reload(&self, text: &str) -> anyhow::Result<()> {
+        *self.rules.lock() = compiled(text)?;
+        self.rules.version.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The streams, which the caller gives back.
+    pub(crate) fn take_streams(&mut self) -> Vec<EnvoyStream> {
+        std::mem::take(&mut self.streams)
+    }
+
+    /// Takes the streams back.
+    pub(crate) fn return_streams(&mut self, streams: Vec<EnvoyStream>) {
+        self.streams = streams;
+    }
+
+    /// Reads what waits for the Envoys.
+    pub(crate) fn read_waiting(&mut self) {
+        for stream in &mut self.streams {
+            while stream.next().now_or_never().is_some() {}
+        }
+    }
+
+    /// The assignments that `engine` sent.
+    pub(crate) fn sent_by(engine: &QuotaEngine) -> u64 {
+        let metrics = engine.metrics();
+        metrics.allow.get() + metrics.deny.get() + metrics.bucket.get()
+    }
+
+    /// The assignments that were sent.
+    pub(crate) fn assignments_sent(&self) -> u64 {
+        Fleet::sent_by(&self.engine)
+    }
+
+    /// CPU time of the threads that settle, in seconds.
+    pub(crate) fn driver_cpu(&self) -> anyhow::Result<f64> {
+        cpu::of_threads(&SETTLING)
     }
 
     /// Checks that every bucket was counted and that no quota was exceeded, and stops the driver.

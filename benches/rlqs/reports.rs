@@ -82,6 +82,14 @@ impl Shape {
              requests_per_unit: {limit} }}\n"
         )
     }
+
+    /// The same rules without a limit.
+    pub(crate) fn open_rules(&self) -> String {
+        format!(
+            "domain: {DOMAIN}\ndescriptors:\n  - key: policy\n    value: per-tenant\n    \
+             descriptors:\n      - key: tenant\n        rate_limit: {{ unlimited: true }}\n"
+        )
+    }
 }
 
 /// Encoded reports of all Envoys.
