@@ -13,8 +13,10 @@
 //! 5. Three seconds after a report of each new demand, the division is right.
 //! 6. After another report, holders with equal demand pass equal rates, within 10 %.
 //! 7. While an Envoy starts again and again, three others with more demand than the quota keep 70 % of it.
-//! 8. Beside many Envoys of one client that want everything, open streams and end them, an honest client has
-//!    90 % of its part in the mean: the one that it would have if that client were a single Envoy.
+//! 8. An instance that is cut off from the ledger raises no share.
+//! 9. Two Envoys with one name use one share for at most 30 s.
+//! 10. Beside many Envoys of one client that want everything, open streams and end them, an honest client has
+//!     90 % of its part in the mean: the one that it would have if that client were a single Envoy.
 //!
 //! Reports have whole requests, so the laws 4 to 7 apply to quotas of which a fair part has 100 requests
 //! or more in a report interval.
@@ -24,14 +26,19 @@
 
 use std::collections::BTreeMap;
 
+mod controls;
 mod cut_offs;
 mod envoy;
 mod envoy_side;
+mod exceptions;
 mod instance;
 mod laws;
 mod liars;
+mod local_callers;
+mod losses;
 mod network;
 mod schedule;
+mod shared_names;
 mod world;
 
 use instance::Division;
@@ -44,7 +51,7 @@ use crate::time::Micros;
 const SEEDS: u64 = 1;
 
 /// Seeds that once broke a law.
-const REGRESSIONS: [(Theme, u64); 8] = [
+const REGRESSIONS: [(Theme, u64); 11] = [
     // An excess was too small to be lowered.
     (Theme::FailOver, 262),
     (Theme::Flush, 272),
@@ -59,6 +66,12 @@ const REGRESSIONS: [(Theme, u64); 8] = [
     (Theme::FailOver, 2580),
     // A holder without a share waited for excesses that were too small to be lowered.
     (Theme::Outages, 638),
+    // An instance took what its own holders had as free, because the ledger had lost them.
+    (Theme::Flush, 3),
+    // The ledger lost a raise whose expiry was a millisecond later than the one before.
+    (Theme::FailOver, 130),
+    // Two Envoys with one name reported within a quarter of a second of each other.
+    (Theme::SharedNames, 3),
 ];
 
 const SMALL: Size = Size { envoys: 6, quotas: 2, per_envoy: 2, length: 120, changes: 2, faults: 1 };
@@ -84,6 +97,7 @@ fn add(sum: &mut Figures, theme: Theme, seed: u64, figures: Figures) {
     sum.largest = sum.largest.max(figures.largest);
     sum.excused += figures.excused;
     sum.kept.extend(figures.kept);
+    sum.twice = sum.twice.max(figures.twice);
 }
 
 /// A percentile of times in seconds.
@@ -113,6 +127,9 @@ fn show(name: &str, figures: &mut Figures) {
     if let Some(least) = figures.kept.iter().copied().reduce(f64::min) {
         let mean = figures.kept.iter().sum::<f64>() / figures.kept.len() as f64;
         println!("  the others kept {mean:.3} (mean), {least:.3} (least)");
+    }
+    if figures.twice > Micros::ZERO {
+        println!("  a share was used twice for at most {:.1} s", figures.twice.0 as f64 / 1e6);
     }
     for (law, (times, what)) in &figures.violations {
         println!("  {law}: {times}, first: {what}");
@@ -146,28 +163,6 @@ fn laws_hold_on_seeds_that_broke_them() {
         let figures = run(seed, theme, SMALL, Division::Groups);
         assert!(figures.violations.is_empty(), "{theme:?} {seed}: {:#?}", figures.violations);
     }
-}
-
-/// The first law finds a wrong division: the whole quota for every holder.
-#[test]
-fn a_wrong_division_breaks_the_first_law() {
-    for seed in 0..2 {
-        let figures = run(seed, Theme::Demand, SMALL, Division::Whole);
-        assert!(figures.violations.contains_key("1 sum"), "{seed}: {:?}", figures.violations);
-    }
-}
-
-/// The first law finds a missing grace: a share is given to another holder before its last one has the
-/// message that lowers it.
-#[test]
-fn a_missing_grace_breaks_the_first_law() {
-    let broken = (0..4).any(|seed| {
-        let mut world = schedule::world(seed, Theme::Demand, SMALL, Division::Groups);
-        world.setup.config.grace = Micros::ZERO;
-        world.run(Micros::from_secs(SMALL.length));
-        world.figures.violations.contains_key("1 sum")
-    });
-    assert!(broken);
 }
 
 /// The larger run.

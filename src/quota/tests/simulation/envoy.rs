@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::quota::{Assignment, DueAssignment};
+use crate::quota::{Assignment, DueAssignment, HolderId};
 use crate::time::Micros;
 
 /// A rate in billionths of a hit per second.
@@ -22,6 +22,18 @@ pub(super) struct SimBucket {
     pub(super) demand: f64,
     /// Requests per second that pass without an assignment.
     pub(super) fallback: f64,
+    /// Its Envoy.
+    pub(super) envoy: usize,
+    /// Whether other Envoys have the same name.
+    pub(super) shares_name: bool,
+    /// Whether callers of an instance use it: its tokens stay when its size changes.
+    pub(super) is_local: bool,
+    /// Reports in a row without a request, of local callers.
+    pub(super) idle_reports: u32,
+    /// The instance that gave the assignment, and its holder.
+    pub(super) given: Option<(usize, HolderId)>,
+    /// The largest rate since the last report.
+    pub(super) highest: Rate,
     active: Option<Active>,
     tokens: f64,
     at: Micros,
@@ -45,8 +57,10 @@ pub(super) struct SimBucket {
 pub(super) struct SimEnvoy {
     /// Its address.
     pub(super) client: u64,
-    /// Whether it sends a name, so that its shares follow it.
-    pub(super) named: bool,
+    /// The name that it sends, so that its shares follow it.
+    pub(super) name: Option<u64>,
+    /// The instance whose local callers it stands for.
+    pub(super) home: Option<usize>,
     /// Counts processes.
     pub(super) epoch: u64,
     /// When its timer fires, within the report interval.
@@ -75,8 +89,8 @@ fn size(assignment: Assignment) -> u32 {
 }
 
 impl SimBucket {
-    pub(super) fn new(fallback: f64) -> SimBucket {
-        SimBucket { fallback, ..SimBucket::default() }
+    pub(super) fn new(envoy: usize, fallback: f64) -> SimBucket {
+        SimBucket { envoy, fallback, ..SimBucket::default() }
     }
 
     /// The rate that is in use.
@@ -110,10 +124,11 @@ impl SimBucket {
         self.admitted += passed;
     }
 
-    /// Takes an assignment. Returns the tokens that it added. A changed bucket keeps its fill ratio, and a
-    /// new one is full. A change of the seconds alone is none.
-    pub(super) fn assign(&mut self, due: &DueAssignment, now: Micros) -> f64 {
+    /// Takes an assignment of `instance`. Returns the tokens that it added. A changed bucket keeps its fill
+    /// ratio, and a new one is full. A change of the seconds alone is none.
+    pub(super) fn assign(&mut self, due: &DueAssignment, instance: usize, now: Micros) -> f64 {
         self.advance(now);
+        self.given = Some((instance, due.holder));
         self.serial += 1;
         self.missed = None;
         let before = self.active;
@@ -124,8 +139,13 @@ impl SimBucket {
         }
         let (old_size, new_size) = (f64::from(self.size()), f64::from(size(active.assignment)));
         self.active = Some(active);
+        self.highest = self.highest.max(self.rate());
         let old = self.tokens;
-        self.tokens = if old_size > 0.0 { (old / old_size * new_size).floor() } else { new_size };
+        self.tokens = match old_size > 0.0 {
+            true if self.is_local => old.min(new_size),
+            true => (old / old_size * new_size).floor(),
+            false => new_size,
+        };
         (self.tokens - old).max(0.0)
     }
 
@@ -133,6 +153,7 @@ impl SimBucket {
     pub(super) fn expire(&mut self, now: Micros) {
         self.advance(now);
         self.active = None;
+        self.given = None;
         self.tokens = 0.0;
     }
 
@@ -141,7 +162,18 @@ impl SimBucket {
         self.advance(now);
         let (demand, fallback) = (self.demand, self.fallback);
         let (serial, admitted) = (self.serial + 1, self.admitted);
-        *self = SimBucket { demand, fallback, at: now, serial, admitted, ..SimBucket::default() };
+        let SimBucket { envoy, shares_name, is_local, .. } = *self;
+        *self = SimBucket {
+            demand,
+            fallback,
+            envoy,
+            shares_name,
+            is_local,
+            at: now,
+            serial,
+            admitted,
+            ..SimBucket::default()
+        };
     }
 
     /// Whole requests since the last report, all and passed ones. The rest stays for the next report.
@@ -151,6 +183,7 @@ impl SimBucket {
         self.asked -= asked;
         self.passed -= passed;
         self.reported = Some(now);
+        self.highest = self.rate();
         (asked as u64, passed as u64)
     }
 

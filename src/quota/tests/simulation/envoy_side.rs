@@ -13,6 +13,9 @@ impl World {
         if self.envoys[envoy].epoch != epoch {
             return;
         }
+        if let Some(instance) = self.home(envoy) {
+            return self.count_local_callers(envoy, instance, epoch);
+        }
         self.after(REPORT_PERIOD, Event::Tick { envoy, epoch });
         if self.envoys[envoy].stream.is_none() {
             self.connect(envoy);
@@ -38,12 +41,15 @@ impl World {
             instance,
             epoch: self.instances[instance].epoch,
             open: true,
+            name: None,
+            claimed: None,
+            is_named: false,
             holders: std::collections::BTreeMap::new(),
             arrivals: [Micros::ZERO; 2],
         });
     }
 
-    fn usage(&mut self, envoy: usize, quota: usize) -> Usage {
+    pub(super) fn usage(&mut self, envoy: usize, quota: usize) -> Usage {
         let now = self.now;
         let bucket = self.envoys[envoy].buckets.get_mut(&quota).expect("a bucket");
         let before = bucket.reported;
@@ -77,7 +83,9 @@ impl World {
             self.missed(stream, quota, due);
             return;
         }
-        let minted = self.change_bucket(envoy, quota, |bucket, now| bucket.assign(due, now));
+        let instance = self.streams[stream].instance;
+        let minted =
+            self.change_bucket(envoy, quota, |bucket, now| bucket.assign(due, instance, now));
         self.quotas[quota].mint(minted);
         let serial = self.envoys[envoy].buckets[&quota].serial;
         self.after(due.ttl, Event::Expired { envoy, quota, serial });

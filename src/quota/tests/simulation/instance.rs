@@ -1,9 +1,9 @@
 //! What instances do in the simulated world: the engine around the groups.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::network::CALL_TIMEOUT;
-use super::world::{Call, Event, Usage, World};
+use super::world::{Call, Event, Fault, Stream, Usage, World};
 use crate::quota::{
     Assignment, DueAssignment, GroupConfig, HolderId, Ledger, LedgerSnapshot, Quota, QuotaGroup,
     SHARES,
@@ -37,6 +37,10 @@ pub(super) struct Instance {
     ledgers: BTreeMap<usize, Ledger>,
     /// The stream of a holder.
     streams: HashMap<HolderId, usize>,
+    /// The names of open streams.
+    names: HashSet<u64>,
+    /// The local callers of a holder.
+    pub(super) locals: HashMap<HolderId, usize>,
     config: GroupConfig,
 }
 
@@ -50,15 +54,31 @@ impl Instance {
             requests: HashMap::new(),
             ledgers: BTreeMap::new(),
             streams: HashMap::new(),
+            names: HashSet::new(),
+            locals: HashMap::new(),
             config,
         }
+    }
+
+    /// The group of a quota.
+    pub(super) fn group(&self, quota: usize) -> Option<&QuotaGroup> {
+        self.groups.get(&quota)
+    }
+
+    /// Forgets all groups, as a control.
+    pub(super) fn forget_groups(&mut self) {
+        self.groups.clear();
+    }
+
+    pub(super) fn group_mut(&mut self, quota: usize) -> Option<&mut QuotaGroup> {
+        self.groups.get_mut(&quota)
     }
 }
 
 impl World {
     /// The clock of an instance. It starts at an hour, so that skews and past instants fit.
-    fn local(&self, instance: usize) -> Micros {
-        Micros(self.now.0 + 3_600_000_000 + self.instances[instance].skew)
+    pub(super) fn local(&self, instance: usize) -> Micros {
+        Micros(self.clock().0 + self.instances[instance].skew)
     }
 
     /// The process of an instance starts.
@@ -73,16 +93,22 @@ impl World {
         state.config = config;
         let epoch = state.epoch;
         self.at(self.now, Event::Drive { instance, epoch });
+        self.join_local_callers(instance);
     }
 
     /// The process of an instance ends. Its Envoys notice it at once.
     pub(super) fn stop(&mut self, instance: usize, pause: Micros) {
+        if self.setup.relearn {
+            self.forget(pause);
+        }
+        self.end_local_callers(instance);
         let state = &mut self.instances[instance];
         state.running = false;
         state.epoch += 1;
         state.groups.clear();
         state.ledgers.clear();
         state.streams.clear();
+        state.names.clear();
         for envoy in 0..self.envoys.len() {
             let stream = self.envoys[envoy].stream;
             if stream.is_some_and(|stream| self.streams[stream].instance == instance) {
@@ -132,7 +158,9 @@ impl World {
             self.deliver(instance, quota, assignments);
             let Some(settlement) = settlement else { return };
             self.calls_made += 1;
-            if self.setup.config.shared {
+            let is_alone = self.setup.fault == Some(Fault::OwnLedger)
+                && self.faults.cut_off.contains(&instance);
+            if self.setup.config.shared && !is_alone {
                 let call = self.calls_made;
                 let times = self.faults.call(instance, self.now, &mut self.rng);
                 let epoch = self.instances[instance].epoch;
@@ -171,7 +199,10 @@ impl World {
 
     fn deliver(&mut self, instance: usize, quota: usize, assignments: Vec<DueAssignment>) {
         for due in assignments {
-            let Some(stream) = self.instances[instance].streams.get(&due.holder) else { continue };
+            let Some(stream) = self.instances[instance].streams.get(&due.holder) else {
+                self.assign_local(instance, quota, &due);
+                continue;
+            };
             let stream = *stream;
             self.messages += 1;
             let way = Micros(500 + self.rng.below(100_000));
@@ -185,6 +216,13 @@ impl World {
         let (instance, epoch) = (self.streams[stream].instance, self.streams[stream].epoch);
         if self.instances[instance].epoch != epoch || !self.streams[stream].open {
             return;
+        }
+        if !std::mem::replace(&mut self.streams[stream].is_named, true)
+            && let Some(name) = self.envoys[self.streams[stream].envoy].name
+            && self.instances[instance].names.insert(name)
+        {
+            self.streams[stream].name = Some(name);
+            self.streams[stream].claimed = Some(name);
         }
         for usage in usages {
             match self.setup.division {
@@ -207,46 +245,74 @@ impl World {
     fn count(&mut self, stream: usize, instance: usize, usage: &Usage) {
         let local = self.local(instance);
         let known = self.streams[stream].holders.get(&usage.quota).copied();
-        let holder = known.unwrap_or_else(|| self.join(stream, instance, usage, false));
+        let holder = known.unwrap_or_else(|| self.join(stream, instance, usage));
         let group = self.instances[instance].groups.get_mut(&usage.quota);
         let taken_over =
             group.is_none_or(|group| group.report(holder, usage.asked, local).is_err());
+        if taken_over && self.setup.fault == Some(Fault::KeptName) {
+            return self.keep_name(instance, usage, holder);
+        }
         if taken_over {
             self.remove_holder(stream, instance, usage.quota, holder);
-            let holder = self.join(stream, instance, usage, true);
+            self.streams[stream].name = None;
+            let holder = self.join(stream, instance, usage);
             let group = self.instances[instance].groups.get_mut(&usage.quota).expect("joined");
             group.report(holder, usage.asked, local).expect("a new holder");
         }
     }
 
-    /// A bucket appears on a stream.
-    fn join(&mut self, stream: usize, instance: usize, usage: &Usage, random: bool) -> HolderId {
+    /// The holder appears again under its name, as a control.
+    fn keep_name(&mut self, instance: usize, usage: &Usage, holder: HolderId) {
         let local = self.local(instance);
-        let envoy = self.streams[stream].envoy;
+        let group = self.join_group(instance, usage.quota, holder);
+        let _ = group.report(holder, usage.asked, local);
+    }
+
+    /// A bucket appears on a stream.
+    fn join(&mut self, stream: usize, instance: usize, usage: &Usage) -> HolderId {
         let quota = usage.quota;
-        let client = self.envoys[envoy].client;
-        let named = HolderId([client, (envoy as u64) << 32 | quota as u64]);
-        let taken = self.instances[instance].streams.contains_key(&named);
-        let holder = if self.envoys[envoy].named && !taken && !random {
-            named
-        } else {
-            HolderId([client, self.rng.next() | 1 << 63])
-        };
+        let Stream { envoy, name, .. } = self.streams[stream];
+        let own = name.map(|name| name << 32 | quota as u64);
+        let own = own.unwrap_or_else(|| self.rng.next() | 1 << 63);
+        let holder = HolderId([self.envoys[envoy].client, own]);
+        let group = self.join_group(instance, quota, holder);
+        if usage.elapsed > 0 {
+            group.limit_by_earlier_use(holder, usage.passed, Micros::from_secs(usage.elapsed));
+        }
+        self.claim(holder, quota, stream, true);
+        self.instances[instance].streams.insert(holder, stream);
+        self.streams[stream].holders.insert(quota, holder);
+        holder
+    }
+
+    /// Notes which instances have a holder that several Envoys name.
+    fn claim(&mut self, holder: HolderId, quota: usize, stream: usize, is_there: bool) {
+        let Stream { envoy, instance, .. } = self.streams[stream];
+        if self.envoys[envoy].buckets[&quota].shares_name {
+            let names = &mut self.quotas[quota].exceptions.names;
+            names.claim(holder, instance, is_there, self.now);
+        }
+    }
+
+    /// A holder joins the group of an instance.
+    pub(super) fn join_group(
+        &mut self,
+        instance: usize,
+        quota: usize,
+        holder: HolderId,
+    ) -> &mut QuotaGroup {
+        let local = self.local(instance);
         let state = &mut self.instances[instance];
         let mut of_quota = self.quotas[quota].quota;
         of_quota.requests = *state.requests.get(&quota).unwrap_or(&of_quota.requests);
         let new = || QuotaGroup::new(of_quota, state.config);
         let group = state.groups.entry(quota).or_insert_with(new);
         group.join(holder, local);
-        if usage.elapsed > 0 {
-            group.limit_by_earlier_use(holder, usage.passed, Micros::from_secs(usage.elapsed));
-        }
-        state.streams.insert(holder, stream);
-        self.streams[stream].holders.insert(quota, holder);
-        holder
+        group
     }
 
     fn remove_holder(&mut self, stream: usize, instance: usize, quota: usize, holder: HolderId) {
+        self.claim(holder, quota, stream, false);
         self.streams[stream].holders.remove(&quota);
         self.instances[instance].streams.remove(&holder);
         if let Some(group) = self.instances[instance].groups.get_mut(&quota) {
@@ -261,6 +327,9 @@ impl World {
             return;
         }
         self.streams[stream].open = false;
+        if let Some(name) = self.streams[stream].claimed.take() {
+            self.instances[instance].names.remove(&name);
+        }
         for (quota, holder) in self.streams[stream].holders.clone() {
             self.remove_holder(stream, instance, quota, holder);
         }

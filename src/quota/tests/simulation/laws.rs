@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::cut_offs::CutOffs;
 use super::envoy::{Rate, SimBucket};
 use super::envoy_side::REPORT_PERIOD;
+use super::exceptions::Exceptions;
 use super::liars::Liars;
 use crate::quota::Quota;
 use crate::time::Micros;
@@ -48,6 +48,8 @@ pub(super) struct Figures {
     pub(super) excused: u64,
     /// The mean part of each quota that the other Envoys had while one started again and again.
     pub(super) kept: Vec<f64>,
+    /// The longest time for which two Envoys with one name used one share.
+    pub(super) twice: Micros,
 }
 
 impl Figures {
@@ -62,6 +64,8 @@ struct Sample {
     admitted: f64,
     minted: f64,
     sizes: u64,
+    /// What the exceptions of the first law allow, as requests since the start.
+    excess: f64,
 }
 
 /// One quota and what its holders really use.
@@ -71,15 +75,11 @@ pub(super) struct SimQuota {
     pub(super) index: usize,
     /// The Envoys that have a bucket.
     pub(super) envoys: Vec<usize>,
-    /// The sum of the rates in use, and the part of it that is an exception.
+    /// The sum of the rates in use.
     used: Rate,
-    missed: Rate,
-    /// The limit is larger until then: a reload lowers it.
-    larger: Option<(Micros, Rate)>,
-    /// What instances without the ledger may add.
-    pub(super) cut_offs: CutOffs,
-    /// Until then the sum is not judged: the ledger lost writes.
-    pub(super) amnesty: Micros,
+    pub(super) exceptions: Exceptions,
+    /// By how much the sum may exceed the limit as of the last sample, and the requests of all time.
+    excess: (Rate, f64),
     sizes: u64,
     minted: f64,
     admitted: f64,
@@ -107,10 +107,8 @@ impl SimQuota {
             index,
             envoys,
             used: 0,
-            missed: 0,
-            larger: None,
-            cut_offs: CutOffs::default(),
-            amnesty: Micros::ZERO,
+            exceptions: Exceptions::default(),
+            excess: (0, 0.0),
             sizes: 0,
             minted: 0.0,
             admitted: 0.0,
@@ -125,15 +123,16 @@ impl SimQuota {
         }
     }
 
-    fn limit(&self) -> Rate {
+    /// The rate of the quota.
+    pub(super) fn limit(&self) -> Rate {
         i128::from(self.quota.requests) * 1_000_000_000_000_000 / i128::from(self.quota.window.0)
     }
 
     /// Sets another limit. A lower one holds when all instances know it and a silent holder expired.
     pub(super) fn set_requests(&mut self, requests: u64, known: Micros) {
-        let before = self.larger.map_or(0, |(_, larger)| larger).max(self.limit());
+        let before = self.exceptions.larger.map_or(0, |(_, larger)| larger).max(self.limit());
         self.quota.requests = requests;
-        self.larger = Some((known.saturating_add(Micros::from_secs(20)), before));
+        self.exceptions.larger = Some((known.saturating_add(Micros::from_secs(20)), before));
         self.fault(known);
     }
 
@@ -195,23 +194,26 @@ impl SimQuota {
         figures: &mut Figures,
         change: impl FnOnce(&mut SimBucket) -> T,
     ) -> T {
-        let missed =
-            |bucket: &SimBucket| bucket.missed.map_or(0, |missed| (bucket.rate() - missed).max(0));
-        self.used -= bucket.rate();
-        self.missed -= missed(bucket);
+        let before = bucket.rate();
+        self.used -= before;
+        self.exceptions.remove(bucket, now);
         self.sizes -= u64::from(bucket.size());
         let result = change(bucket);
         self.used += bucket.rate();
-        self.missed += missed(bucket);
+        self.exceptions.add(bucket);
+        self.exceptions.losses.lower((before - bucket.rate()).max(0));
         self.sizes += u64::from(bucket.size());
-        let limit = match self.larger {
-            Some((until, larger)) if now < until => larger.max(self.limit()),
-            _ => self.limit(),
-        };
+        let limit = self.exceptions.limit(self.limit(), now);
         figures.largest = figures.largest.max(self.used as f64 / limit as f64);
-        let most = limit + self.cut_offs.most(now);
-        if self.used - self.missed > most && now >= self.amnesty {
-            let (index, used, missed) = (self.index, self.used, self.missed);
+        let index = self.index;
+        if let Some(instance) = self.exceptions.cut_offs.raised(now) {
+            figures.violate("8 raised without a ledger", || {
+                format!("{now:?} quota {index}: instance {instance}")
+            });
+        }
+        let most = limit + self.exceptions.most(now);
+        if self.used - self.exceptions.missed > most {
+            let (used, missed) = (self.used, self.exceptions.missed);
             figures.violate("1 sum", || {
                 format!("{now:?} quota {index}: {used} of {most} in use, {missed} excused")
             });
@@ -234,7 +236,9 @@ impl SimQuota {
         now: Micros,
         figures: &mut Figures,
     ) {
-        self.larger = self.larger.filter(|(until, _)| now < *until);
+        let larger = &mut self.exceptions.larger;
+        *larger = larger.filter(|(until, _)| now < *until);
+        self.exceptions.names.judge(self.index, now, figures);
         self.admitted += buckets.iter_mut().map(|(_, _, b)| b.take_admitted(now)).sum::<f64>();
         self.judge_windows(now, figures);
         for (envoy, connected, bucket) in &mut buckets {
@@ -290,17 +294,25 @@ impl SimQuota {
     }
 
     fn judge_windows(&mut self, now: Micros, figures: &mut Figures) {
-        let sample = Sample { admitted: self.admitted, minted: self.minted, sizes: self.sizes };
+        let (before, excess) = (self.excess.0, self.exceptions.most(now));
+        let seconds = SAMPLE_PERIOD.0 as f64 / 1e6;
+        self.excess = (excess, self.excess.1 + before.max(excess) as f64 / 1e9 * seconds);
+        let sample = Sample {
+            admitted: self.admitted,
+            minted: self.minted,
+            sizes: self.sizes,
+            excess: self.excess.1,
+        };
         self.samples.push_front(sample);
         self.samples.truncate(WINDOWS[2] + 1);
-        let is_exceeded = self.missed > 0 || self.cut_offs.most(now) > 0;
-        if now < self.amnesty || self.larger.is_some() || is_exceeded {
+        if self.exceptions.missed > 0 || self.exceptions.larger.is_some() {
             self.samples.truncate(1);
         }
         for window in WINDOWS {
             let Some(start) = self.samples.get(window) else { continue };
             let seconds = window as f64 * SAMPLE_PERIOD.0 as f64 / 1e6;
             let rated = self.limit() as f64 / 1e9 * seconds;
+            let rated = rated + sample.excess - start.excess;
             let most = rated + start.sizes as f64 + sample.minted - start.minted;
             let admitted = sample.admitted - start.admitted;
             if admitted > most * (1.0 + 1e-9) + 1e-6 {

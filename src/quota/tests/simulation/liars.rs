@@ -96,7 +96,8 @@ impl Liars {
             let kept = kept / self.samples.max(1) as f64;
             figures.kept.push(kept);
             if kept < KEPT_MIN {
-                figures.violate("8 liars", || format!("client {client} had {kept:.3} of its part"));
+                figures
+                    .violate("10 liars", || format!("client {client} had {kept:.3} of its part"));
             }
         }
     }

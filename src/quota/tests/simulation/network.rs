@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::quota::{Ledger, LedgerSnapshot, Settlement};
+use crate::quota::{Ledger, LedgerSnapshot, Quota, Settlement};
 use crate::testing::Rng;
 use crate::time::Micros;
 
@@ -25,6 +25,13 @@ impl ReplicatedLedger {
             self.pending.push_back((now, settlement.clone()));
         }
         self.primary.settle(settlement)
+    }
+
+    /// All holdings of the primary.
+    pub(super) fn read(&mut self, quota: &Quota, now: Micros) -> LedgerSnapshot {
+        let Quota { requests, window, .. } = *quota;
+        let (grace, changes) = (Micros::ZERO, Vec::new());
+        self.primary.settle(&Settlement { now, requests, window, grace, changes })
     }
 
     /// The replica becomes the primary without the settlements of the last `lag`.

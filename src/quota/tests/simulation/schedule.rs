@@ -38,12 +38,16 @@ pub(super) enum Theme {
     Reload,
     /// One Envoy without a name starts again and again, beside three with more demand than the quota.
     CrashLoop,
+    /// Envoys have the same name, and move between instances.
+    SharedNames,
+    /// Callers of ShouldRateLimit use the same quotas; calls are lost, and instances stop.
+    LocalCallers,
     /// Many Envoys of one client want everything, beside those of two honest clients.
     Liars,
 }
 
 impl Theme {
-    pub(super) const ALL: [Theme; 13] = [
+    pub(super) const ALL: [Theme; 15] = [
         Theme::Demand,
         Theme::Restarts,
         Theme::HalfOpen,
@@ -56,6 +60,8 @@ impl Theme {
         Theme::Relearn,
         Theme::Reload,
         Theme::CrashLoop,
+        Theme::SharedNames,
+        Theme::LocalCallers,
         Theme::Liars,
     ];
 }
@@ -112,9 +118,15 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         config: config(shared),
         relearn: theme == Theme::Relearn,
         renew_without_ledger: matches!(theme, Theme::OutagesRenewed | Theme::CutOffRenewed),
+        fault: None,
         excuse: !matches!(
             theme,
-            Theme::Demand | Theme::Restarts | Theme::Relearn | Theme::CrashLoop | Theme::Liars
+            Theme::Demand
+                | Theme::Restarts
+                | Theme::Relearn
+                | Theme::CrashLoop
+                | Theme::SharedNames
+                | Theme::Liars
         ),
     };
     let mut quotas: Vec<SimQuota> = (0..size.quotas)
@@ -129,7 +141,8 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
     for index in 0..size.envoys {
         let mut envoy = SimEnvoy {
             client: index as u64,
-            named: rng.chance(40),
+            name: rng.chance(40).then_some(index as u64),
+            home: None,
             epoch: 0,
             phase: Micros(rng.below(REPORT_PERIOD.0)),
             stream: None,
@@ -138,7 +151,7 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         for _ in 0..size.per_envoy {
             let quota = rng.below(size.quotas as u64) as usize;
             let fallback = if shared { rng.pick(&[0.0, 0.0, 5.0]) } else { 0.0 };
-            let bucket = SimBucket::new(fallback);
+            let bucket = SimBucket::new(index, fallback);
             if envoy.buckets.insert(quota, bucket).is_none() {
                 quotas[quota].envoys.push(index);
             }
@@ -155,7 +168,10 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         }
     }
     if crashes {
-        envoys[0].named = false;
+        envoys[0].name = None;
+    }
+    if theme == Theme::SharedNames {
+        share_names(&mut envoys);
     }
     if theme == Theme::Liars {
         liars::arrange(&mut rng, &mut envoys, &mut quotas[0]);
@@ -163,6 +179,9 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
     let count = if shared { 1 + rng.below(4) as usize } else { 1 };
     let count = if theme == Theme::Demand { count } else { count.max(2) };
     let count = if shared { count } else { 1 };
+    if theme == Theme::LocalCallers {
+        add_local_callers(&mut rng, count, &mut envoys, &mut quotas);
+    }
     let instances: Vec<Instance> =
         (0..count).map(|_| Instance::new(rng.below(100_000), setup.config)).collect();
     let actions = actions(&mut rng, theme, size, count, &envoys, &quotas);
@@ -172,6 +191,48 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         world.at(at, Event::Act(action));
     }
     world
+}
+
+/// Gives each name to two or three Envoys. All have one address, because a name is one of an address.
+fn share_names(envoys: &mut [SimEnvoy]) {
+    let names = (envoys.len() / 2).max(1) as u64;
+    for (index, envoy) in envoys.iter_mut().enumerate() {
+        envoy.client = 0;
+        envoy.name = Some(index as u64 % names);
+        envoy.buckets.values_mut().for_each(|bucket| bucket.shares_name = true);
+    }
+}
+
+/// Gives most instances local callers in each quota.
+fn add_local_callers(
+    rng: &mut Rng,
+    instances: usize,
+    envoys: &mut Vec<SimEnvoy>,
+    quotas: &mut [SimQuota],
+) {
+    for instance in 0..instances {
+        if rng.chance(30) {
+            continue;
+        }
+        let index = envoys.len();
+        let mut buckets = std::collections::BTreeMap::new();
+        for quota in quotas.iter_mut() {
+            let mut bucket = SimBucket::new(index, 0.0);
+            quota.envoys.push(index);
+            bucket.demand = demand(rng, &quota.quota, quota.envoys.len());
+            bucket.is_local = true;
+            buckets.insert(quota.index, bucket);
+        }
+        envoys.push(SimEnvoy {
+            client: index as u64,
+            name: None,
+            epoch: 0,
+            phase: Micros(rng.below(REPORT_PERIOD.0)),
+            stream: None,
+            home: Some(instance),
+            buckets,
+        });
+    }
 }
 
 /// The actions of a world. There are faults in the first half of its time only.
@@ -215,15 +276,17 @@ fn actions(
         match theme {
             Theme::Demand | Theme::CrashLoop | Theme::Liars => {}
             Theme::Restarts if rng.chance(50) => actions.push((at, Action::Restart { envoy })),
-            Theme::Restarts => actions.push((at, Action::Cut { envoy, noticed })),
+            Theme::Restarts | Theme::SharedNames => {
+                actions.push((at, Action::Cut { envoy, noticed }));
+            }
             Theme::HalfOpen => {
                 let noticed = Micros(rng.below(20_000_000));
                 actions.push((at, Action::Cut { envoy, noticed }));
             }
-            Theme::Calls if rng.chance(30) => {
+            Theme::Calls | Theme::LocalCallers if rng.chance(30) => {
                 actions.push((at, Action::Stop { instance, pause }));
             }
-            Theme::Calls => {
+            Theme::Calls | Theme::LocalCallers => {
                 let mut percent = || rng.below(30);
                 let (lost_requests, lost_replies) = (percent(), percent());
                 let faults = Faults {

@@ -30,6 +30,11 @@ pub(super) struct Stream {
     pub(super) epoch: u64,
     /// Whether the instance still has it.
     pub(super) open: bool,
+    /// The instance name, if its first report found it free, until another instance has its holder.
+    pub(super) name: Option<u64>,
+    /// The name that no other stream of the instance may have, and whether there was a report.
+    pub(super) claimed: Option<u64>,
+    pub(super) is_named: bool,
     pub(super) holders: BTreeMap<usize, HolderId>,
     /// The last arrival on each side: messages keep their order.
     pub(super) arrivals: [Micros; 2],
@@ -127,6 +132,19 @@ impl Ord for Entry {
     }
 }
 
+/// What a control does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Instances that are cut off have a ledger of their own.
+    OwnLedger,
+    /// Instances forget what they saw in a ledger that loses everything.
+    ForgottenView,
+    /// Instances ignore that another one has a holder.
+    KeptName,
+    /// Local callers use the whole quota.
+    WholeForLocal,
+}
+
 /// How a world works.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setup {
@@ -135,6 +153,7 @@ pub(super) struct Setup {
     /// Whether instances start with the relearn time.
     pub(super) relearn: bool,
     pub(super) renew_without_ledger: bool,
+    pub(super) fault: Option<Fault>,
     /// Whether lost messages that lower a share are excused.
     pub(super) excuse: bool,
 }
@@ -221,7 +240,6 @@ impl World {
     }
 
     fn handle(&mut self, event: Event) {
-        let now = self.now;
         match event {
             Event::Tick { envoy, epoch } => self.tick(envoy, epoch),
             Event::Report { stream, usages } => self.reported(stream, &usages),
@@ -246,9 +264,6 @@ impl World {
             Event::Start { instance } => {
                 self.start(instance);
                 self.fault_everywhere();
-                if self.setup.relearn && now > Micros::SECOND {
-                    self.lose_writes();
-                }
             }
             Event::Learn { instance, quota } => self.learn(instance, quota),
             Event::Sample => self.sample(),
@@ -270,7 +285,6 @@ impl World {
 
     fn sample(&mut self) {
         if !self.faults.cut_off.is_empty() {
-            self.observe_cut_offs();
             self.fault_everywhere();
         }
         for quota in &mut self.quotas {
@@ -283,7 +297,8 @@ impl World {
                     .split_first_mut()
                     .expect("ordered envoys");
                 (rest, skipped) = (behind, *index + 1);
-                let connected = envoy.stream.is_some();
+                let running = |home: usize| self.instances[home].running;
+                let connected = envoy.stream.is_some() || envoy.home.is_some_and(running);
                 of_quota.push((
                     *index,
                     connected,
@@ -305,6 +320,9 @@ impl World {
                     bucket.advance(now);
                     bucket.demand = demand;
                 });
+                if let Some(instance) = self.home(envoy) {
+                    self.join_local_callers(instance);
+                }
             }
             Action::Restart { envoy } => {
                 let pause = Micros(200_000 + self.rng.below(3_000_000));
@@ -325,14 +343,7 @@ impl World {
                 self.note_cut_offs(&before.cut_off);
                 self.fault_everywhere();
             }
-            Action::FailOver { lag } => {
-                self.ledgers.iter_mut().for_each(|ledger| ledger.fail_over(lag, now));
-                self.lose_writes();
-            }
-            Action::Flush => {
-                self.ledgers.iter_mut().for_each(ReplicatedLedger::flush);
-                self.lose_writes();
-            }
+            Action::FailOver { .. } | Action::Flush => self.lose_writes(&action),
             Action::Requests { quota, requests, pause } => {
                 let all = Micros(pause.0 * self.instances.len() as u64);
                 self.quotas[quota].set_requests(requests, now.saturating_add(all));
@@ -341,14 +352,6 @@ impl World {
                     self.after(pause, Event::Learn { instance, quota });
                 }
             }
-        }
-    }
-
-    fn lose_writes(&mut self) {
-        self.fault_everywhere();
-        for quota in &mut self.quotas {
-            // Until the last assignment of before the loss expired.
-            quota.amnesty = self.now.saturating_add(Micros::from_secs(14));
         }
     }
 
