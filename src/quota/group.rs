@@ -13,10 +13,12 @@
 //! - A limit that a reload lowers, until the holders are lowered.
 //! - A stream that is cut without a sign to this instance: a message that lowers does not arrive, and
 //!   the Envoy uses the old share until its next stream or the end of its TTL.
-//! - A ledger that loses its last writes or everything: shares that were raised shortly before, until
-//!   the next renewal of their holders. A group gives away no share that it has seen in the ledger.
+//! - A ledger that loses its last writes or everything: shares that were raised shortly before, and what was
+//!   free, once for each further group, until all have written their holders again. A group gives away no
+//!   share that it has seen in the ledger.
 //! - Renewals without the ledger, if a rule asks for them, while other groups reach it: they give the shares
 //!   away when these expire there. Each group without the ledger adds at most what its holders had.
+//! - Two Envoys with one name at two groups: they are one holder until one group has noticed it.
 //! - A restart without the ledger: what Envoys used before it is an estimate.
 
 use std::collections::BTreeMap;
