@@ -26,7 +26,9 @@ pub use lookup::CountedLabel;
 #[cfg(feature = "fuzz")]
 pub use lookup::index::fuzz_harness as regex_fuzz_harness;
 pub use lookup::limit_from::{LimitFrom, PlanEntry};
-pub use lookup::rule::{NameId, Rule, RuleLimit, WhatIfLimit, override_key, override_stat_key};
+pub use lookup::rule::{
+    NameId, Rule, RuleFields, RuleLimit, WhatIfLimit, override_key, override_stat_key,
+};
 pub use show::explain::{Explanation, LevelTrace, LookupOutcome, MatcherSummary, RuleSummary};
 pub use show::near_miss::NearMiss;
 pub use show::selector::descriptor_selector;
@@ -95,16 +97,6 @@ impl RuleSet {
         &self.rules
     }
 
-    /// Replaces each rule name by the equal text of `names`, which are in the order of the rules. The names
-    /// of metrics outlive a reload, and so each name is in memory once.
-    pub fn share_names<'n>(&mut self, names: impl Iterator<Item = &'n Arc<str>>) {
-        for (rule, name) in self.rules.iter_mut().zip(names) {
-            if rule.display_name == *name {
-                rule.display_name = Arc::clone(name);
-            }
-        }
-    }
-
     /// The documents that were read, in reading order.
     pub fn files(&self) -> &[RuleDocument] {
         &self.files
@@ -148,7 +140,7 @@ impl RuleSet {
     pub fn find(&self, domain: &str, entries: &[Entry<'_>]) -> Found<'_> {
         let Some(domain) = self.domains.get(domain) else { return Found::UnknownDomain };
         match tree::walk(&domain.root, entries, &mut tree::NoVisitor) {
-            tree::End::Rule(index) => Found::Rule(&self.rules[index]),
+            tree::End::Rule(rule) => Found::Rule(rule),
             _ => Found::NoRule,
         }
     }

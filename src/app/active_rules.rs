@@ -356,13 +356,12 @@ impl ActiveRules {
 
     /// Replaces the active rules. Unchanged rules keep their metrics. Logs the warnings that the rules
     /// before did not have.
-    fn activate(&self, mut rules: RuleSet, warnings: &[RuleProblem], logged: &mut LoggedTexts) {
+    fn activate(&self, rules: RuleSet, warnings: &[RuleProblem], logged: &mut LoggedTexts) {
         let before = self.snapshot_owned();
         let warnings = texts(warnings);
         let now = self.clock.now();
         log_new_warnings(&warnings, &before.warnings, logged, now);
         let metrics = RuleMetrics::new(&rules, &before.metrics, &self.budget);
-        rules.share_names(metrics.all().iter().map(|series| &series.rule));
         let prepared = self.users.prepare(&rules);
         let version = before.version + 1;
         let next = RuleSnapshot { version, rules, metrics, warnings, loaded_at: now };

@@ -230,7 +230,8 @@ impl DescriptorChanges {
     ) -> DescriptorChanges {
         // An entry with a lease is no part of the descriptor that was counted.
         let others = split_lease(entries).map(|(_, others)| others);
-        let others = others.filter(|others| rule(rules, domain, others).is_some_and(Rule::leases));
+        let others =
+            others.filter(|others| rule(rules, domain, others).is_some_and(|rule| rule.leases()));
         let entries = others.as_deref().unwrap_or(entries);
         let Some((active, now)) = current.and_then(|all| Some((all.get()?, all.now(local)))) else {
             return DescriptorChanges::default();

@@ -130,8 +130,10 @@ impl AllMetrics {
         telemetry::expose_process(self.started, &mut page);
         if self.envoy_ratelimit_names {
             let loads = self.rules.load_counts();
-            let metrics = &active.metrics;
-            telemetry::expose_envoy_ratelimit(decisions, metrics, requests, loads, &mut page);
+            let (rules, metrics) = (&active.rules, &active.metrics);
+            telemetry::expose_envoy_ratelimit(
+                decisions, rules, metrics, requests, loads, &mut page,
+            );
         }
         page
     }

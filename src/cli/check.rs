@@ -22,7 +22,7 @@ pub(super) fn run(args: &CheckArgs) -> anyhow::Result<u8> {
     for warning in plan_warnings.unwrap_or_default() {
         say(format_args!("warning: {warning}"));
     }
-    let changed = rules.rules().iter().filter(|rule| !rule.overlays.is_empty()).count();
+    let changed = rules.rules().iter().filter(|rule| !rule.overlays().is_empty()).count();
     let (rules, files) = (rules.rules().len(), rules.files().len());
     let mut out = std::io::stdout().lock();
     write!(out, "ok: {} in {}", count(rules, "rule"), count(files, "file"))?;

@@ -127,7 +127,7 @@ impl<S: SharedStore> Limiter<S> {
         for descriptor in request.descriptors {
             let resolved =
                 resolve::descriptor(rules, request, descriptor, &self.seed, None, &mut limits);
-            if resolved.rule().is_some_and(|rule| rule.leases() || !rule.replaces.is_empty()) {
+            if resolved.rule().is_some_and(|rule| rule.leases() || !rule.replaces().is_empty()) {
                 queue.descriptors.truncate(first);
                 return false;
             }

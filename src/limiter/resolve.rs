@@ -155,11 +155,11 @@ pub(super) fn drop_replaced(pending: &mut [PendingDescriptor<'_>]) {
         let limiting = pending.iter().filter(|one| !one.resolved.is_bypassed());
         limiting.filter_map(|one| one.resolved.rule())
     };
-    if matched().all(|rule| rule.replaces.is_empty()) {
+    if matched().all(|rule| rule.replaces().is_empty()) {
         return;
     }
     let replaced: SmallVec<[NameId; 4]> =
-        matched().flat_map(|rule| &*rule.replaces).copied().collect();
+        matched().flat_map(|rule| rule.replaces()).copied().collect();
     for one in pending {
         if let ResolvedDescriptor::Counter(CounterQuery { rule: Some(rule), .. }) = &one.resolved
             && rule.name_id.is_some_and(|name| replaced.contains(&name))

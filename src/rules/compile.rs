@@ -14,8 +14,10 @@ use super::file::problem::{Location, Position, Report, RuleProblem};
 use super::file::reader::{Field, FieldReader};
 use super::file::source::{RuleFiles, SourceFile};
 use super::lookup::matcher::Matcher;
-use super::lookup::rule::{self, EntryMatcher, NameId, Rule, RuleLimit};
-use super::lookup::tree::{Level, RuleTreeNode};
+use super::lookup::rule::{
+    self, EntryMatcher, NameId, RareRuleFields, Rule, RuleFields, RuleLimit,
+};
+use super::lookup::tree::{Level, NodeLimit, RuleTreeNode};
 use super::show::selector::path_selector;
 use super::{Domain, RuleDocument, RuleSet};
 use crate::spelling::nearest;
@@ -96,7 +98,7 @@ pub(super) fn compile_documents(
         let name = Arc::clone(&domain.name);
         set.domains.entry(&name, || domain);
     }
-    set.logs_requests = compiler.rules.iter().any(Rule::logs_requests);
+    set.logs_requests = compiler.rules.iter().any(|rule| rule.logs_requests());
     set.rules = compiler.rules;
     let warnings = compiler.report.finish()?;
     Ok((set, warnings))
@@ -176,8 +178,11 @@ impl Compiler {
         let with_file = |(file, items): (usize, Vec<RawDescriptor>)| {
             items.into_iter().map(move |item| (file, item))
         };
-        let root = self.level(files, count, &mut with_files.flat_map(with_file));
-        rule_names::make_unique(&mut self.rules[first_rule..], &mut self.report);
+        let mut root = self.level(files, count, &mut with_files.flat_map(with_file));
+        let rules = &mut self.rules[first_rule..];
+        if rule_names::make_unique(rules, &mut self.report) {
+            root.use_rules(rules, first_rule);
+        }
         self.check_replaces();
         Domain {
             name: draft.name,
@@ -241,7 +246,7 @@ impl Compiler {
                         other.source()
                     ),
                 };
-                let what = format!("{text} is already defined at {}", first.location);
+                let what = format!("{text} is already defined at {}", first.location());
                 self.report.error(location.clone(), what, "join the two");
             }
             self.path.push(Arc::clone(&entry_matcher));
@@ -252,13 +257,14 @@ impl Compiler {
                 Box::new(self.level(files, count, &mut children.map(|child| (file, child))))
             });
             self.path.pop();
-            nodes.push(RuleTreeNode { entry_matcher, location, rule, children });
+            let limit = rule.map_or_else(|| NodeLimit::None(Box::new(location)), NodeLimit::Rule);
+            nodes.push(RuleTreeNode { entry_matcher, limit, children });
         }
         Level::new(nodes)
     }
 
     /// Adds the rule of a descriptor, if it has one.
-    fn rule(&mut self, descriptor: &RawDescriptor, location: &Location) -> Option<usize> {
+    fn rule(&mut self, descriptor: &RawDescriptor, location: &Location) -> Option<Rule> {
         let Some(raw) = descriptor.rate_limit.as_deref() else {
             self.warn_of_idle_flags(descriptor, location);
             return None;
@@ -278,14 +284,16 @@ impl Compiler {
         let metadata = descriptor.metadata.as_ref().and_then(|metadata| metadata.value.clone());
         let index = self.rules.len();
         let name_id = name.as_ref().map(|name| self.number(name));
-        self.rules.push(Rule {
-            index,
+        let overlays = descriptor.overlays.clone();
+        let is_rare = !replaces.is_empty() || !overlays.is_empty();
+        let rare = is_rare.then(|| Box::new(RareRuleFields { replaces, overlays }));
+        let fields = RuleFields {
             id: rule::identity(&self.domain, &self.path, &limit),
             domain: Arc::clone(&self.domain),
             display_name,
             name_id,
             name,
-            replaces,
+            rare,
             limit,
             cost,
             what_if: what_if.map(|limit| rule::what_if_limit(&self.domain, &self.path, limit)),
@@ -301,15 +309,15 @@ impl Compiler {
             quota_mode: is_on(descriptor.quota_mode.as_ref()),
             metadata: metadata.map(Arc::new),
             location: location.clone(),
-            overlays: descriptor.overlays.clone().into(),
             detailed_metric: is_on(descriptor.detailed_metric.as_ref()),
-            written_stat_key: rule::written_stat_key(&self.path),
             path: self.path.clone().into(),
-        });
-        Some(index)
+        };
+        let rule = Rule::new(index, Arc::new(fields));
+        self.rules.push(rule.clone());
+        Some(rule)
     }
 
-    fn replaces(&mut self, raw: &RawRateLimit, location: &Location) -> Box<[NameId]> {
+    fn replaces(&mut self, raw: &RawRateLimit, location: &Location) -> Vec<NameId> {
         let own = raw.name.as_ref().and_then(|name| name.value.as_deref());
         let mut numbers = Vec::new();
         for target in &raw.replaces {
@@ -326,7 +334,7 @@ impl Compiler {
                 self.replaced.push((at, Arc::clone(name)));
             }
         }
-        numbers.into()
+        numbers
     }
 
     fn check_replaces(&mut self) {

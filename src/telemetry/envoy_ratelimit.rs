@@ -12,6 +12,7 @@ use super::outcomes::EnvoyRatelimitSnapshot;
 use super::requests::Requests;
 use super::rule_metrics::RuleMetrics;
 use crate::histogram::Distribution;
+use crate::rules::RuleSet;
 
 /// The only counted method.
 const METHOD: (&str, &str) = ("grpc_method", "ShouldRateLimit");
@@ -22,15 +23,17 @@ const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 /// The labels of a line: domain, first key, and second key.
 type Names = (String, String, Option<String>);
 
-/// Writes the metrics onto the page. `loads`: successful and failed loads of the rules.
+/// Writes the metrics onto the page, with `rule_metrics` of `rules`. `loads`: successful and failed loads
+/// of the rules.
 pub fn expose(
     decisions: &Decisions,
+    rules: &RuleSet,
     rule_metrics: &RuleMetrics,
     requests: &Requests,
     loads: (u64, u64),
     page: &mut Exposition,
 ) {
-    hits(decisions, rule_metrics, page);
+    hits(decisions, rules, rule_metrics, page);
     unknown_domains(decisions, page);
     page.counter(
         "ratelimit_service_global_shadow_mode",
@@ -65,15 +68,15 @@ fn unknown_domains(decisions: &Decisions, page: &mut Exposition) {
 }
 
 /// The hits of rules, and of limits that requests carried.
-fn hits(decisions: &Decisions, rule_metrics: &RuleMetrics, page: &mut Exposition) {
+fn hits(decisions: &Decisions, rules: &RuleSet, rule_metrics: &RuleMetrics, page: &mut Exposition) {
     let mut sums: BTreeMap<Names, EnvoyRatelimitSnapshot> = BTreeMap::new();
     let mut add = |dotted: &str, snapshot: EnvoyRatelimitSnapshot| {
         sums.entry(names(dotted)).or_default().add(&snapshot);
     };
-    for series in rule_metrics.all() {
+    for (rule, series) in rules.rules().iter().zip(rule_metrics.all()) {
         let (values, domain) = (series.values(), &series.domain);
         if values.is_empty() {
-            let dotted = format!("{domain}.{}", series.stat_key);
+            let dotted = format!("{domain}.{}", rule.written_stat_key());
             add(&dotted, series.snapshot().envoy_ratelimit);
         }
         for (_, stat_key, snapshot) in values {

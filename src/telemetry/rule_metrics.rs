@@ -1,6 +1,7 @@
 //! Metrics of every active rule. Rules with `detailed_metric` or `value_to_metric` also have metrics
 //! by value.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -40,8 +41,9 @@ pub struct RuleSeries {
     pub domain: Arc<str>,
     /// The rule name, unique in the domain.
     pub rule: Arc<str>,
-    /// The rule's name in envoyproxy/ratelimit's metrics.
-    pub stat_key: Box<str>,
+    /// A hash of the rule's name in envoyproxy/ratelimit's metrics. Two names of one rule have the same
+    /// hash with a probability of 2^-64.
+    stat_key_hash: u64,
     /// Made with the first decision: most of a million rules decide nothing.
     counts: OnceLock<Box<RuleCounts>>,
     values: Option<Box<Values>>,
@@ -59,6 +61,8 @@ struct RuleCounts {
 /// The series of one rule by values of requests. The budget bounds their number. Reads take no lock.
 #[derive(Debug)]
 struct Values {
+    /// The rule's name in envoyproxy/ratelimit's metrics.
+    stat_key: Box<str>,
     budget: Arc<SeriesBudget>,
     /// The series, by the rule's selector with values.
     series: ArcSwap<HashMap<Box<str>, Arc<ValueSeries>>>,
@@ -133,6 +137,7 @@ impl RuleMetrics {
 impl RuleSeries {
     fn new(rule: &Rule, budget: &Arc<SeriesBudget>) -> RuleSeries {
         let values = || Values {
+            stat_key: rule.written_stat_key().into(),
             budget: budget.clone(),
             series: ArcSwap::default(),
             adding: Mutex::default(),
@@ -143,7 +148,7 @@ impl RuleSeries {
         RuleSeries {
             domain: rule.domain.clone(),
             rule: rule.display_name.clone(),
-            stat_key: rule.written_stat_key().into(),
+            stat_key_hash: stat_key_hash(rule),
             counts: OnceLock::new(),
             values,
         }
@@ -152,7 +157,7 @@ impl RuleSeries {
     /// Whether these series, made for an earlier rule, can count for `rule`, which has the same name: both
     /// have one stat key, and both have metrics by value, or neither has.
     fn fits(&self, rule: &Rule) -> bool {
-        *self.stat_key == *rule.written_stat_key() && self.values.is_some() == rule.is_detailed()
+        self.stat_key_hash == stat_key_hash(rule) && self.values.is_some() == rule.is_detailed()
     }
 
     /// Counts one status that `rule` decided.
@@ -234,10 +239,16 @@ impl RuleSeries {
             .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         if values.overflow_is_used.load(Ordering::Relaxed) > 0 {
-            all.push((OVERFLOW.into(), self.stat_key.clone(), read(&values.overflow)));
+            all.push((OVERFLOW.into(), values.stat_key.clone(), read(&values.overflow)));
         }
         all
     }
+}
+
+fn stat_key_hash(rule: &Rule) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    rule.written_stat_key().hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Values {

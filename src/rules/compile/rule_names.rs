@@ -26,8 +26,8 @@ struct NameUse {
 }
 
 /// Replaces the names of the `rules` of one domain that are not unique. Each rule comes with its `name` as
-/// its rule name, or with its selector if it has none.
-pub(super) fn make_unique(rules: &mut [Rule], report: &mut Report) {
+/// its rule name, or with its selector if it has none. Returns whether a rule has changed.
+pub(super) fn make_unique(rules: &mut [Rule], report: &mut Report) -> bool {
     let mut uses: HashMap<Arc<str>, NameUse> = HashMap::new();
     for (place, rule) in rules.iter().enumerate() {
         let Some(name) = &rule.name else { continue };
@@ -44,7 +44,7 @@ pub(super) fn make_unique(rules: &mut [Rule], report: &mut Report) {
     }
     // Most files have no names.
     if uses.is_empty() {
-        return;
+        return false;
     }
     for (place, rule) in rules.iter().enumerate() {
         let selector = match &rule.name {
@@ -58,12 +58,15 @@ pub(super) fn make_unique(rules: &mut [Rule], report: &mut Report) {
         known.is_shared = true;
         warn(report, &rules[known.first].location, &selector, "selector", &rule.location);
     }
+    let mut has_changed = false;
     for rule in rules {
         let known = rule.name.as_ref().and_then(|name| uses.get(name));
         if known.is_some_and(|known| known.is_shared) {
-            rule.display_name = rule.selector().into();
+            rule.fields_mut().display_name = rule.selector().into();
+            has_changed = true;
         }
     }
+    has_changed
 }
 
 /// Warns that `name`, that of the rule at `location`, is also the `kind` of text of the rule at `other`.

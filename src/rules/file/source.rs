@@ -208,10 +208,13 @@ fn read_file(path: &Path, report: &mut Report) -> Option<SourceFile> {
 /// The content of a file; `None` when it is too large.
 fn read_bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
     // Checked before the open: opening a named pipe would wait for a writer.
-    if !fs::metadata(path)?.is_file() {
+    let about = fs::metadata(path)?;
+    if !about.is_file() {
         return Err(std::io::Error::other("it is not a regular file"));
     }
-    let mut bytes = Vec::new();
+    // With room for the file and the end: a growing buffer would take up to twice the memory.
+    let room = usize::try_from(about.len()).unwrap_or(usize::MAX).min(FILE_BYTES_MAX) + 1;
+    let mut bytes = Vec::with_capacity(room);
     File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() <= FILE_BYTES_MAX).then_some(bytes))
 }

@@ -84,6 +84,15 @@ pub(in crate::rules) type DuplicateKey<'m> = (Discriminant<Matcher>, Cow<'m, str
 /// The problem with the text of a matcher, and the fix.
 pub(in crate::rules) type MatcherError = (String, &'static str);
 
+/// Equal matchers accept the same values, and are written in the same way.
+impl PartialEq for Matcher {
+    fn eq(&self, other: &Matcher) -> bool {
+        discriminant(self) == discriminant(other)
+            && self.source() == other.source()
+            && self.count_by() == other.count_by()
+    }
+}
+
 impl Matcher {
     /// The matcher of `value`; a wildcard when the text contains a `*`.
     pub(in crate::rules) fn value(text: Arc<str>) -> Matcher {

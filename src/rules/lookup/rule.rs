@@ -1,7 +1,7 @@
 //! A rule: a node of the tree with a limit.
 
-use std::borrow::Cow;
 use std::fmt::Write;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::limit_from::LimitFrom;
@@ -36,11 +36,29 @@ pub struct WhatIfLimit {
     pub id: RuleId,
 }
 
-/// A node of the tree with a limit.
+/// A node of the tree with a limit: its fields and its position in one rule set.
+///
+/// The tree and the list of rules hold the same fields. So do two rule sets, if the second was compiled
+/// after the first and the rule is equal in both.
 #[derive(Clone, Debug)]
 pub struct Rule {
+    fields: Arc<RuleFields>,
     /// Position in [`crate::rules::RuleSet::rules`].
     pub index: usize,
+}
+
+impl Deref for Rule {
+    type Target = RuleFields;
+
+    fn deref(&self) -> &RuleFields {
+        &self.fields
+    }
+}
+
+/// What a rule is, apart from its position in a rule set. With the counts of its `Arc`, it has 256 bytes,
+/// a size of the allocator; the next one is 320.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleFields {
     /// Stable identity: domain, path in the tree, algorithm and windows, without the limit's
     /// numbers.
     pub id: RuleId,
@@ -54,8 +72,6 @@ pub struct Rule {
     /// The rule name, unique in the domain: `name`, or else the selector. It is the selector too if another
     /// rule of the domain has `name` as its name or as its selector.
     pub display_name: Arc<str>,
-    /// The rules that do not count in a request that matches this rule.
-    pub replaces: Box<[NameId]>,
     /// The limit, or none.
     pub limit: RuleLimit,
     /// The cost of hits; `None` if hits count as they are. Few rules have one.
@@ -84,19 +100,26 @@ pub struct Rule {
     pub metadata: Option<Arc<serde_json::Map<String, serde_json::Value>>>,
     /// The rule's location in the rule files.
     pub location: Location,
-    /// The overlays that changed the limit.
-    pub overlays: Box<[Location]>,
+    /// `None` if it would be empty.
+    pub(in crate::rules) rare: Option<Box<RareRuleFields>>,
     /// The nodes from the root to the rule, one per entry of a descriptor.
     pub(in crate::rules) path: Box<[Arc<EntryMatcher>]>,
     /// The stat key shows every key and value.
     pub(in crate::rules) detailed_metric: bool,
-    /// The stat key with patterns in place of request values.
-    pub(in crate::rules) written_stat_key: Box<str>,
+}
+
+const _: () = assert!(size_of::<RuleFields>() + 2 * size_of::<usize>() <= 256);
+
+/// The fields that few rules have.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::rules) struct RareRuleFields {
+    pub(in crate::rules) replaces: Vec<NameId>,
+    pub(in crate::rules) overlays: Vec<Location>,
 }
 
 /// What a node of the tree accepts: the key of an entry, and the matcher of its value. The flags
 /// apply to the value of the entry.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(in crate::rules) struct EntryMatcher {
     pub(in crate::rules) key: Arc<str>,
     pub(in crate::rules) matcher: Matcher,
@@ -105,6 +128,28 @@ pub(in crate::rules) struct EntryMatcher {
 }
 
 impl Rule {
+    /// The rule with these fields at a position.
+    pub(in crate::rules) fn new(index: usize, fields: Arc<RuleFields>) -> Rule {
+        Rule { fields, index }
+    }
+
+    /// Changes the fields of this rule only.
+    pub(in crate::rules) fn fields_mut(&mut self) -> &mut RuleFields {
+        Arc::make_mut(&mut self.fields)
+    }
+}
+
+impl RuleFields {
+    /// The rules that do not count in a request that matches this rule.
+    pub fn replaces(&self) -> &[NameId] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.replaces)
+    }
+
+    /// The overlays that changed the limit.
+    pub fn overlays(&self) -> &[Location] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.overlays)
+    }
+
     /// Whether an allowed request holds a lease: slots, or a reservation.
     pub fn leases(&self) -> bool {
         match &self.limit {
@@ -160,12 +205,9 @@ impl Rule {
         key.finish()
     }
 
-    /// envoyproxy/ratelimit's stat key (one segment per entry, joined with dots), without the
-    /// domain. Allocates only with `detailed_metric` or `value_to_metric`.
-    pub fn stat_key(&self, entries: &[Entry<'_>]) -> Cow<'_, str> {
-        if !self.is_detailed() {
-            return Cow::Borrowed(&self.written_stat_key);
-        }
+    /// envoyproxy/ratelimit's stat key (one segment per entry, joined with dots), without the domain. It
+    /// has values of the request with `detailed_metric` or `value_to_metric`.
+    pub fn stat_key(&self, entries: &[Entry<'_>]) -> String {
         let mut text = String::new();
         for (node, entry) in self.path.iter().zip(entries) {
             if !text.is_empty() {
@@ -180,12 +222,22 @@ impl Rule {
                 text.push_str(entry.value);
             }
         }
-        Cow::Owned(text)
+        text
     }
 
     /// The stat key with patterns in place of request values.
-    pub fn written_stat_key(&self) -> &str {
-        &self.written_stat_key
+    pub fn written_stat_key(&self) -> String {
+        // Room for all, because growing would take most of the time.
+        let length = |node: &Arc<EntryMatcher>| node.key.len() + node.matcher.source().len() + 2;
+        let mut text = String::with_capacity(self.path.iter().map(length).sum());
+        for node in self.path.iter() {
+            if !text.is_empty() {
+                text.push('.');
+            }
+            text.push_str(&node.key);
+            node.push_written_value(&mut text);
+        }
+        text
     }
 
     /// Whether metrics show values of the request (`detailed_metric` or `value_to_metric`).
@@ -224,21 +276,6 @@ impl EntryMatcher {
             id.text(name);
         }
     }
-}
-
-/// The stat key with patterns in place of request values.
-pub(in crate::rules) fn written_stat_key(path: &[Arc<EntryMatcher>]) -> Box<str> {
-    // Room for all, because growing and shrinking would take most of the time.
-    let length = |node: &Arc<EntryMatcher>| node.key.len() + node.matcher.source().len() + 2;
-    let mut text = String::with_capacity(path.iter().map(length).sum());
-    for node in path {
-        if !text.is_empty() {
-            text.push('.');
-        }
-        text.push_str(&node.key);
-        node.push_written_value(&mut text);
-    }
-    text.as_str().into()
 }
 
 /// The identity of the rule at `path`.

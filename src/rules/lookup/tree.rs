@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::index::PatternIndex;
 use super::matcher::{EntryValue, Matcher, PatternKind};
-use super::rule::EntryMatcher;
+use super::rule::{EntryMatcher, Rule};
 use super::small_map::SmallMap;
 use crate::descriptor::Entry;
 use crate::rules::file::problem::Location;
@@ -20,11 +20,36 @@ pub(in crate::rules) struct Level {
 #[derive(Debug)]
 pub(in crate::rules) struct RuleTreeNode {
     pub(in crate::rules) entry_matcher: Arc<EntryMatcher>,
-    pub(in crate::rules) location: Location,
-    /// Index of the node's rule.
-    pub(in crate::rules) rule: Option<usize>,
+    pub(in crate::rules) limit: NodeLimit,
     /// Boxed, because most nodes of many have none.
     pub(in crate::rules) children: Option<Box<Level>>,
+}
+
+/// Whether a node has a limit. The location of a rule is not stored twice.
+#[derive(Debug)]
+pub(in crate::rules) enum NodeLimit {
+    /// The rule of the node. A lookup finds the fields of the rule here, without the list of rules.
+    Rule(Rule),
+    /// The node has no `rate_limit`, and is at this location.
+    None(Box<Location>),
+}
+
+impl RuleTreeNode {
+    /// The rule of the node.
+    pub(in crate::rules) fn rule(&self) -> Option<&Rule> {
+        match &self.limit {
+            NodeLimit::Rule(rule) => Some(rule),
+            NodeLimit::None(_) => None,
+        }
+    }
+
+    /// The location of the node in the rule files.
+    pub(in crate::rules) fn location(&self) -> &Location {
+        match &self.limit {
+            NodeLimit::Rule(rule) => &rule.location,
+            NodeLimit::None(location) => location,
+        }
+    }
 }
 
 /// The nodes of one key, by index.
@@ -41,8 +66,8 @@ struct KeyIndex {
 /// The end of a lookup.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::rules) enum End<'t> {
-    /// The lookup ends at this rule, given by index.
-    Rule(usize),
+    /// The lookup ends at this rule.
+    Rule(&'t Rule),
     /// The node of the last entry carries no limit.
     NoLimit(&'t RuleTreeNode),
     /// Entries are left and the node has no children.
@@ -90,7 +115,7 @@ pub(in crate::rules) fn walk<'t>(
         let Some(node) = level.choose(entry, visitor) else { return End::NoMatch };
         visitor.accepted(node);
         if entries.peek().is_none() {
-            return node.rule.map_or(End::NoLimit(node), End::Rule);
+            return node.rule().map_or(End::NoLimit(node), End::Rule);
         }
         let Some(children) = &node.children else { return End::TooLong(node) };
         level = children;
@@ -140,6 +165,19 @@ impl Level {
             key_index.index = PatternIndex::new(matchers);
         }
         Level { nodes, keys }
+    }
+
+    /// Replaces the rules of all nodes by those of the list. `first` is the index of the first rule of
+    /// `rules`.
+    pub(in crate::rules) fn use_rules(&mut self, rules: &[Rule], first: usize) {
+        for node in &mut self.nodes {
+            if let NodeLimit::Rule(rule) = &mut node.limit {
+                *rule = rules[rule.index - first].clone();
+            }
+            if let Some(children) = &mut node.children {
+                children.use_rules(rules, first);
+            }
+        }
     }
 
     /// The nodes in file order.

@@ -154,9 +154,7 @@ impl RuleSet {
                 accepted: accepted.map(matcher_summary),
             });
         let outcome = match end {
-            End::Rule(index) => {
-                LookupOutcome::Rule(self.rule_summary(&self.rules[index], Some(entries)))
-            }
+            End::Rule(rule) => LookupOutcome::Rule(self.rule_summary(rule, Some(entries))),
             miss => self.miss(domain, entries, miss, &recorder),
         };
         Explanation { domain: name, lease: None, levels: levels.collect(), outcome }
@@ -174,7 +172,7 @@ impl RuleSet {
         let mut options = flags(rule);
         options.extend(cost_text(rule, entries));
         options.extend(self.replaced(rule));
-        options.extend(rule.overlays.iter().map(|at| format!("changed by the overlay at {at}")));
+        options.extend(rule.overlays().iter().map(|at| format!("changed by the overlay at {at}")));
         let mut counter = vec![format!("domain {}", shorten(&rule.domain))];
         if rule.limit == RuleLimit::Unlimited {
             counter = vec!["none: nothing is counted".to_owned()];
@@ -203,7 +201,7 @@ impl RuleSet {
             let named = self.rules.iter().find(|other| other.name_id == Some(id))?;
             named.name.as_ref().map(|name| format!("`{}`", shorten(name)))
         };
-        let names: Vec<_> = rule.replaces.iter().filter_map(|id| name_of(*id)).collect();
+        let names: Vec<_> = rule.replaces().iter().filter_map(|id| name_of(*id)).collect();
         (!names.is_empty()).then(|| format!("replaces {} in the same request", names.join(", ")))
     }
 
@@ -230,11 +228,11 @@ impl RuleSet {
         let why = match end {
             End::NoEntries => "the descriptor has no entries".to_owned(),
             End::NoLimit(node) => {
-                format!("the descriptor ends at {}, which has no `rate_limit`", node.location)
+                format!("the descriptor ends at {}, which has no `rate_limit`", node.location())
             }
             End::TooLong(node) => {
                 let next = entries.get(depth).map(entry_text).unwrap_or_default();
-                let at = &node.location;
+                let at = node.location();
                 format!("{at} has no child descriptors, but the descriptor continues with `{next}`")
             }
             End::NoMatch | End::Rule(_) => {
@@ -246,13 +244,13 @@ impl RuleSet {
             recorder.levels.iter().filter_map(|(_, accepted)| *accepted).collect();
         LookupOutcome::NoRule {
             why,
-            near_misses: near_miss::nearest(&domain.root, &self.rules, entries, &taken),
+            near_misses: near_miss::nearest(&domain.root, entries, &taken),
         }
     }
 }
 
 fn matcher_summary(node: &RuleTreeNode) -> MatcherSummary {
-    MatcherSummary { accepts: accepts(&node.entry_matcher), location: node.location.clone() }
+    MatcherSummary { accepts: accepts(&node.entry_matcher), location: node.location().clone() }
 }
 
 /// Flags of a rule and its limit, in words.

@@ -29,16 +29,14 @@ pub struct NearMiss {
 /// lookup.
 pub(super) fn nearest(
     root: &Level,
-    rules: &[Rule],
     entries: &[Entry<'_>],
     taken: &[&RuleTreeNode],
 ) -> Vec<NearMiss> {
     let mut found = Vec::new();
-    collect(root, rules, entries, &mut found);
-    found.sort_by_key(|(cost, index)| (*cost, *index));
+    collect(root, entries, &mut found);
+    found.sort_by_key(|(cost, rule)| (*cost, rule.index));
     found.truncate(NEAR_MISSES_MAX);
-    let near_miss = |(_, index): (usize, usize)| {
-        let rule = &rules[index];
+    let near_miss = |(_, rule): (usize, &Rule)| {
         let differs = differences(rule, entries, taken);
         NearMiss { rule: shorten(&rule.display_name), location: rule.location.clone(), differs }
     };
@@ -46,15 +44,15 @@ pub(super) fn nearest(
 }
 
 /// Collects every rule that shares a key with the descriptor, with its distance.
-fn collect(level: &Level, rules: &[Rule], entries: &[Entry<'_>], found: &mut Vec<(usize, usize)>) {
+fn collect<'t>(level: &'t Level, entries: &[Entry<'_>], found: &mut Vec<(usize, &'t Rule)>) {
     for node in level.nodes() {
-        if let Some(index) = node.rule
-            && let Some(cost) = cost(&rules[index], entries)
+        if let Some(rule) = node.rule()
+            && let Some(cost) = cost(rule, entries)
         {
-            found.push((cost, index));
+            found.push((cost, rule));
         }
         if let Some(children) = &node.children {
-            collect(children, rules, entries, found);
+            collect(children, entries, found);
         }
     }
 }
@@ -129,12 +127,12 @@ fn differences(rule: &Rule, entries: &[Entry<'_>], taken: &[&RuleTreeNode]) -> V
 
 /// The more specific node that accepted an entry instead of the rule's node, as a text.
 fn overtaken(path: &[std::sync::Arc<EntryMatcher>], taken: &[&RuleTreeNode]) -> Option<String> {
-    let other = path
-        .iter()
-        .zip(taken)
-        .find(|(node, accepted)| !std::sync::Arc::ptr_eq(node, &accepted.entry_matcher));
+    // No two nodes of a level are equal. Equal ones may be two in memory, because a rule may have its path
+    // from an earlier set of rules.
+    let mut levels = path.iter().zip(taken);
+    let other = levels.find(|(node, accepted)| **node != accepted.entry_matcher);
     other.map(|(_, node)| {
-        let location = &node.location;
+        let location = node.location();
         format!("it would match, but {location} is more specific, and the lookup never goes back")
     })
 }

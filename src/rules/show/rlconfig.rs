@@ -19,7 +19,7 @@ pub(in crate::rules) fn text(rules: &[Rule]) -> String {
 }
 
 fn line(rule: &Rule, out: &mut String) -> std::fmt::Result {
-    let key = format!("{}.{}", rule.domain, rule.written_stat_key);
+    let key = format!("{}.{}", rule.domain, rule.written_stat_key());
     let (unit, requests) = match &rule.limit {
         RuleLimit::Unlimited => ("UNKNOWN".to_owned(), 0),
         RuleLimit::Limit(limit) => {

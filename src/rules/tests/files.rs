@@ -97,7 +97,7 @@ fn files_of_one_domain_need_merge_domains() {
     assert!(warnings.is_empty());
     let names: Vec<&str> = set.rules().iter().map(|rule| &*rule.display_name).collect();
     assert_eq!(names, ["n-a", "n-b"]);
-    assert_eq!(set.rules()[0].replaces[..], [set.rules()[1].name_id.expect("it has a name")]);
+    assert_eq!(set.rules()[0].replaces()[..], [set.rules()[1].name_id.expect("it has a name")]);
     assert_eq!(set.denied_requests("d"), DeniedRequests::Free);
 
     let errors = compile(&files, &Options::default()).expect_err("merging is off");

@@ -45,7 +45,7 @@ fn item(domain: &str, rule: &str, limit: &str) -> String {
 
 /// The selectors of the rules with an overlay.
 fn changed(set: &RuleSet) -> Vec<String> {
-    let changed = set.rules().iter().filter(|rule| !rule.overlays.is_empty());
+    let changed = set.rules().iter().filter(|rule| !rule.overlays().is_empty());
     changed.map(|rule| format!("{}:{}", rule.domain, rule.selector())).collect()
 }
 

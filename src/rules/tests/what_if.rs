@@ -11,7 +11,7 @@ fn rule(fields: &str) -> Rule {
 }
 
 fn what_if(fields: &str) -> WhatIfLimit {
-    *rule(fields).what_if.unwrap_or_else(|| panic!("no what-if limit: {fields}"))
+    *rule(fields).what_if.clone().unwrap_or_else(|| panic!("no what-if limit: {fields}"))
 }
 
 /// Requests, seconds of the window, and burst of each tier.

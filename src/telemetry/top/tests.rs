@@ -130,7 +130,7 @@ descriptors:
             let key = rule.written_stat_key();
             let long = "x".repeat(VALUES_BYTES_MAX - key.len());
             for value in ["a,b=c", "template:x", &long] {
-                let entries = [Entry { key, value }];
+                let entries = [Entry { key: &key, value }];
                 top.denied(rule, series, &entries, 1, start);
                 let later = start.saturating_add(Micros::from_secs(15));
                 top.denied(rule, series, &entries, 1, later);

@@ -123,13 +123,13 @@ fn all_units_and_flags_are_kept() {
     let [rule, replaced] = set.rules() else { panic!("two rules") };
     assert!(rule.shadow_mode && rule.quota_mode && rule.is_detailed());
     assert_eq!(rule.name.as_deref(), Some("n"));
-    assert_eq!(rule.replaces[..], [replaced.name_id.expect("it has a name")]);
+    assert_eq!(rule.replaces()[..], [replaced.name_id.expect("it has a name")]);
 }
 
 #[test]
 fn an_unknown_replaced_rule_is_a_warning() {
     let (rule, warnings) = only_rule(with_policy(node("k", "", vec![]), named("n", &["gone"])));
-    assert!(rule.replaces.is_empty());
+    assert!(rule.replaces().is_empty());
     assert_eq!(
         warnings,
         ["xds:a: no rule of the domain is called `gone`; this item of `replaces` is ignored"]
@@ -166,7 +166,7 @@ fn metadata_becomes_json_within_bounds() {
     let fields = fields.map(|(name, value)| (name.to_owned(), value)).into();
     let metadata = Some(Struct { fields });
     let (rule, warnings) = only_rule(RateLimitDescriptor { metadata, ..leaf("k", "", 1, Day) });
-    let mut shown = json!(*rule.metadata.expect("it has metadata"));
+    let mut shown = json!(**rule.metadata.as_ref().expect("it has metadata"));
     let mut depth = 0;
     let mut inner = shown["deep"].take();
     while let Some(next) = inner.get_mut(0).map(serde_json::Value::take) {
