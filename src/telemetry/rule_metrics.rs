@@ -1,12 +1,12 @@
 //! Metrics of every active rule. Rules with `detailed_metric` or `value_to_metric` also have metrics
 //! by value.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::fallback_log::{FallbackPeriod, LabelledPeriod};
 use super::history::OutcomeTotals;
@@ -108,11 +108,16 @@ impl RuleMetrics {
     /// Series for every rule of `rules`. A rule with the name of an earlier one has its series in `before`,
     /// and keeps the counts. With another name, it begins new series.
     pub fn new(rules: &RuleSet, before: &RuleMetrics, budget: &Arc<SeriesBudget>) -> RuleMetrics {
-        let known: HashMap<(&str, &str), &Arc<RuleSeries>> =
-            before.series.iter().map(|one| ((&*one.domain, &*one.rule), one)).collect();
-        let series = |rule: &Rule| match known.get(&(&*rule.domain, &*rule.display_name)) {
-            Some(same) if same.fits(rule) => Arc::clone(same),
-            _ => Arc::new(RuleSeries::new(rule, budget)),
+        let mut by_name: Option<SeriesByName<'_>> = None;
+        let series = |rule: &Rule| {
+            // Most rules of a reload have their index from before.
+            let known = before.series.get(rule.index).filter(|one| one.is_of(rule)).or_else(|| {
+                by_name.get_or_insert_with(|| SeriesByName::new(&before.series)).find(rule)
+            });
+            match known.filter(|known| known.fits(rule)) {
+                Some(same) => Arc::clone(same),
+                None => Arc::new(RuleSeries::new(rule, budget)),
+            }
         };
         let series = rules.rules().iter().map(series).collect();
         RuleMetrics { series, generation: before.generation.saturating_add(1) }
@@ -157,7 +162,16 @@ impl RuleSeries {
     /// Whether these series, made for an earlier rule, can count for `rule`, which has the same name: both
     /// have one stat key, and both have metrics by value, or neither has.
     fn fits(&self, rule: &Rule) -> bool {
-        self.stat_key_hash == stat_key_hash(rule) && self.values.is_some() == rule.is_detailed()
+        let is_detailed = rule.is_detailed();
+        // Only rules with equal paths share the text of a name.
+        let has_same_path = Arc::ptr_eq(&self.rule, &rule.display_name);
+        self.values.is_some() == is_detailed
+            && (has_same_path || self.stat_key_hash == stat_key_hash(rule))
+    }
+
+    /// Whether `rule` has the name of these series.
+    fn is_of(&self, rule: &Rule) -> bool {
+        self.rule == rule.display_name && self.domain == rule.domain
     }
 
     /// Counts one status that `rule` decided.
@@ -243,6 +257,37 @@ impl RuleSeries {
         }
         all
     }
+}
+
+/// Finds the series of a rule by its name. It is needed only during a reload, and so it has no copies of
+/// the names.
+struct SeriesByName<'a> {
+    series: &'a [Arc<RuleSeries>],
+    indexes: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl<'a> SeriesByName<'a> {
+    fn new(series: &'a [Arc<RuleSeries>]) -> SeriesByName<'a> {
+        let hasher = DefaultHashBuilder::default();
+        let mut indexes = HashTable::with_capacity(series.len());
+        let hash = |index: &u32| hasher.hash_one(name_of(&series[*index as usize]));
+        for index in (0..).take(series.len()) {
+            indexes.insert_unique(hash(&index), index, hash);
+        }
+        SeriesByName { series, indexes, hasher }
+    }
+
+    fn find(&self, rule: &Rule) -> Option<&'a Arc<RuleSeries>> {
+        let hash = self.hasher.hash_one((&*rule.domain, &*rule.display_name));
+        let is_it = |index: &u32| self.series[*index as usize].is_of(rule);
+        let index = self.indexes.find(hash, is_it)?;
+        self.series.get(*index as usize)
+    }
+}
+
+fn name_of(series: &RuleSeries) -> (&str, &str) {
+    (&series.domain, &series.rule)
 }
 
 fn stat_key_hash(rule: &Rule) -> u64 {
