@@ -53,7 +53,6 @@ pub struct RuleSet {
 /// One namespace of rules.
 #[derive(Debug)]
 struct Domain {
-    name: Arc<str>,
     root: Level,
     denied_requests: DeniedRequests,
 }

@@ -123,7 +123,10 @@ impl ActiveRules {
         let mut sources = RuleSources::read(&paths, &overlay_paths);
         let digest = sources.digest();
         let mut without_files = sources.without_files();
-        let (rules, warnings, error) = match sources.compile(&options) {
+        // Only rules by xDS are compiled again with the texts of the files.
+        let compiled =
+            if has_xds { sources.compile(&options) } else { sources.compile_once(&options, None) };
+        let (rules, warnings, error) = match compiled {
             Ok((rules, warnings)) => (rules, texts(&warnings), None),
             Err(problems) if forgives => {
                 log_problems(&problems);
@@ -216,7 +219,7 @@ impl ActiveRules {
     /// their keys stay the same.
     pub(super) fn reload(&self, trigger: Trigger) {
         let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        let sources = RuleSources::read(&self.paths, &self.overlay_paths);
+        let mut sources = RuleSources::read(&self.paths, &self.overlay_paths);
         let digest = sources.digest();
         let mut load_state = self.load_state();
         if trigger == Trigger::FileChange && digest == load_state.digest {
@@ -233,9 +236,15 @@ impl ActiveRules {
             tracing::error!("{error}");
             return self.reject(error);
         }
-        match sources.compile_with(&load_state.active.xds, &self.options) {
+        let now = self.snapshot_owned();
+        let earlier = Some(&now.rules);
+        let compiled = match self.has_xds {
+            true => sources.compile_with(&load_state.active.xds, &self.options, earlier),
+            false => sources.compile_once(&self.options, earlier),
+        };
+        match compiled {
             Ok(compiled) => {
-                let clashes = domains_by_xds(&self.snapshot().rules, &compiled.0);
+                let clashes = domains_by_xds(&now.rules, &compiled.0);
                 if clashes.is_empty() {
                     let xds = load_state.active.xds.clone();
                     let sources = RuleSources { xds, ..sources };
@@ -281,7 +290,7 @@ impl ActiveRules {
             sources.xds.update(version, resources, &now.rules, &self.options);
         // A control plane may repeat a response, also under a new version.
         if xds != sources.xds {
-            match sources.compile_with(&xds, &self.options) {
+            match sources.compile_with(&xds, &self.options, Some(&now.rules)) {
                 Ok(compiled) => self.activate_xds(xds, compiled, &mut load_state),
                 Err(more) => problems.extend(more),
             }
@@ -318,7 +327,7 @@ impl ActiveRules {
         xds: &XdsRules,
         rules: &RuleSet,
     ) -> Option<CompiledRules> {
-        let compiled = files.compile_with(xds, &self.options).ok()?;
+        let compiled = files.compile_with(xds, &self.options, Some(rules)).ok()?;
         let clashes = domains_by_xds(rules, &compiled.0);
         if clashes.is_empty() {
             return Some(compiled);

@@ -1,15 +1,16 @@
 //! Compiles rule files into a rule set, or reports every problem of every file.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use self::domain_draft::{DomainDraft, domain_drafts};
-use self::duplicates::DifferentNodes;
+use self::domain_draft::DomainDraft;
+use self::earlier_rules::EarlierRules;
+use self::level_draft::LevelDraft;
 use self::limit_reader::{LimitFields, LimitReader};
 use self::node::EntryMatcherCompiler;
-use self::regex_budget::{LevelStates, RegexBudget};
+use self::regex_budget::RegexBudget;
 use super::file::model::{Document, RawDescriptor, RawRateLimit};
-use super::file::options::{DeniedRequests, Options};
+use super::file::options::Options;
 use super::file::problem::{Location, Position, Report, RuleProblem};
 use super::file::reader::{Field, FieldReader};
 use super::file::source::{RuleFiles, SourceFile};
@@ -17,10 +18,9 @@ use super::lookup::matcher::Matcher;
 use super::lookup::rule::{
     self, EntryMatcher, NameId, RareRuleFields, Rule, RuleFields, RuleLimit,
 };
-use super::lookup::tree::{Level, NodeLimit, RuleTreeNode};
+use super::lookup::tree::{NodeLimit, RuleTreeNode};
 use super::show::selector::path_selector;
 use super::{Domain, RuleDocument, RuleSet};
-use crate::spelling::nearest;
 use crate::yaml;
 
 mod calendar;
@@ -28,6 +28,8 @@ mod changed_limit;
 mod cost;
 mod domain_draft;
 mod duplicates;
+mod earlier_rules;
+mod level_draft;
 mod limit_from;
 mod limit_reader;
 mod mode;
@@ -63,165 +65,156 @@ impl RuleFiles {
 fn compile_with(
     files: &[SourceFile],
     options: &Options,
-    mut report: Report,
-) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
-    let documents = documents(files, options, &mut report);
-    compile_documents(documents, options, report)
-}
-
-/// The documents of all files.
-pub(super) fn documents(
-    files: &[SourceFile],
-    options: &Options,
-    report: &mut Report,
-) -> Vec<Document> {
-    let mut documents = Vec::new();
-    for file in files {
-        read(file, options, report, &mut documents);
-    }
-    documents
-}
-
-/// Compiles documents into a rule set with warnings, or returns every error of every file.
-pub(super) fn compile_documents(
-    documents: Vec<Document>,
-    options: &Options,
     report: Report,
 ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
-    let limits = documents.iter().map(|document| count_limits(&document.descriptors)).sum();
-    let rules = Vec::with_capacity(limits);
-    let mut compiler = Compiler { report, rules, ..Compiler::default() };
-    let mut set =
-        RuleSet { default_denied_requests: options.denied_requests, ..RuleSet::default() };
-    for draft in domain_drafts(documents, options, &mut compiler.report) {
-        let domain = compiler.domain(draft, options, &mut set.files);
-        let name = Arc::clone(&domain.name);
-        set.domains.entry(&name, || domain);
-    }
-    set.logs_requests = compiler.rules.iter().any(|rule| rule.logs_requests());
-    set.rules = compiler.rules;
-    let warnings = compiler.report.finish()?;
-    Ok((set, warnings))
+    let mut compiler = Compiler::new(options, report, None);
+    files.iter().for_each(|file| compiler.add_file(file, &mut |_| {}));
+    compiler.finish()
 }
 
-/// The documents of one file.
-fn read(file: &SourceFile, options: &Options, report: &mut Report, documents: &mut Vec<Document>) {
-    let parsed = yaml::parse(&file.text);
-    report.incomplete |= !parsed.complete;
-    for fault in parsed.faults {
-        report.error(fault.at.in_file(&file.name), fault.what, fault.hint);
-    }
-    let mut found = false;
-    for node in parsed.documents {
-        let mut reader = FieldReader { file: &file.name, unknown: options.unknown_fields, report };
-        let (at, empty) = (node.at, node.is_null());
-        if let Some(document) = reader.document(node) {
-            found = true;
-            match document.domain.as_ref().map(|domain| domain.value.as_deref()) {
-                None => {
-                    let hint = "write `domain: NAME` at the top of the file";
-                    report.error(at.in_file(&file.name), "`domain` is missing", hint);
-                }
-                Some(Some("")) => {
-                    let hint = "write `domain: NAME`, as in the proxy's rate limit filter";
-                    report.error(at.in_file(&file.name), "`domain` is empty", hint);
-                }
-                _ => {}
-            }
-            documents.push(document);
-        } else if !empty {
-            found = true;
-        }
-    }
-    if !found && parsed.complete {
-        let hint = "write `domain: NAME` and `descriptors:`, or remove the file";
-        let start = Position { line: 1, column: 1 };
-        report.error(start.in_file(&file.name), "the file has no rules", hint);
-    }
-}
-
-/// Builds the trees of all domains.
-#[derive(Default)]
-struct Compiler {
-    report: Report,
-    rules: Vec<Rule>,
+/// Compiles one document after the other, so that only one parsed file is in memory. The order of the
+/// documents is that of their rules in a domain, and that of the domains.
+pub(super) struct Compiler<'a> {
+    options: &'a Options,
+    pub(super) report: Report,
+    earlier: EarlierRules<'a>,
     names: HashMap<Arc<str>, NameId>,
-    /// `replaces` of the current domain, checked when all its names are known.
-    replaced: Vec<(Location, Arc<str>)>,
-    /// Rule names of the current domain.
-    defined: HashSet<Arc<str>>,
+    /// In order of first appearance.
+    drafts: Vec<DomainDraft>,
+    drafts_by_name: HashMap<Arc<str>, usize>,
+    /// The domain of the current document, which is taken from `drafts`.
+    domain: DomainDraft,
     path: Vec<Arc<EntryMatcher>>,
-    domain: Arc<str>,
     regexes: RegexBudget,
 }
 
-impl Compiler {
-    fn domain(
-        &mut self,
-        draft: DomainDraft,
-        options: &Options,
-        files: &mut Vec<RuleDocument>,
-    ) -> Domain {
-        self.domain = Arc::clone(&draft.name);
-        self.defined.clear();
-        let denied_requests = self.denied_requests(&draft.documents);
-        let (first, first_rule) = (files.len(), self.rules.len());
-        let count = draft.documents.iter().map(|document| document.descriptors.len()).sum();
-        let mut descriptors = Vec::with_capacity(draft.documents.len());
-        for document in draft.documents {
-            let (path, version) = (Arc::clone(&document.file), document.version);
-            files.push(RuleDocument { path, domain: Arc::clone(&draft.name), rules: 0, version });
-            descriptors.push(document.descriptors);
-        }
-        // Each document is freed when it is compiled.
-        let with_files = (first..).zip(descriptors);
-        let with_file = |(file, items): (usize, Vec<RawDescriptor>)| {
-            items.into_iter().map(move |item| (file, item))
-        };
-        let mut root = self.level(files, count, &mut with_files.flat_map(with_file));
-        let rules = &mut self.rules[first_rule..];
-        if rule_names::make_unique(rules, &mut self.report) {
-            root.use_rules(rules, first_rule);
-        }
-        self.check_replaces();
-        Domain {
-            name: draft.name,
-            root,
-            denied_requests: denied_requests.unwrap_or(options.denied_requests),
+impl<'a> Compiler<'a> {
+    /// Without documents. `report` has the problems so far. Rules that are equal to those of `earlier` share
+    /// their memory.
+    pub(super) fn new(
+        options: &'a Options,
+        report: Report,
+        earlier: Option<&'a RuleSet>,
+    ) -> Compiler<'a> {
+        Compiler {
+            options,
+            report,
+            earlier: EarlierRules::new(earlier.map_or(&[], RuleSet::rules)),
+            names: HashMap::new(),
+            drafts: Vec::new(),
+            drafts_by_name: HashMap::new(),
+            domain: DomainDraft::default(),
+            path: Vec::new(),
+            regexes: RegexBudget::default(),
         }
     }
 
-    /// The `denied_requests` of a domain. Files that set it must agree.
-    fn denied_requests(&mut self, documents: &[Document]) -> Option<DeniedRequests> {
-        let mut first: Option<(DeniedRequests, Location)> = None;
-        for document in documents {
-            let Some(Field { at, value: Some(value) }) = document.denied_requests else { continue };
-            let location = at.in_file(&document.file);
-            match &first {
-                Some((other, earlier)) if *other != value => {
-                    let what = format!("`denied_requests` differs from {earlier}");
-                    let hint = "write the same in all files of the domain, or in only one";
-                    self.report.error(location, what, hint);
-                }
-                Some(_) => {}
-                None => first = Some((value, location)),
+    /// Adds the documents of a file. `change` may change each one before it is compiled.
+    pub(super) fn add_file(&mut self, file: &SourceFile, change: &mut dyn FnMut(&mut Document)) {
+        let parsed = yaml::parse(&file.text);
+        self.report.incomplete |= !parsed.complete;
+        for fault in parsed.faults {
+            self.report.error(fault.at.in_file(&file.name), fault.what, fault.hint);
+        }
+        let mut found = false;
+        for node in parsed.documents {
+            let (unknown, report) = (self.options.unknown_fields, &mut self.report);
+            let mut reader = FieldReader { file: &file.name, unknown, report };
+            let (at, empty) = (node.at, node.is_null());
+            if let Some(mut document) = reader.document(node) {
+                found = true;
+                self.check_domain(&document, at);
+                change(&mut document);
+                self.add_document(document);
+            } else if !empty {
+                found = true;
             }
         }
-        first.map(|(value, _)| value)
+        if !found && parsed.complete {
+            let hint = "write `domain: NAME` and `descriptors:`, or remove the file";
+            let start = Position { line: 1, column: 1 };
+            self.report.error(start.in_file(&file.name), "the file has no rules", hint);
+        }
     }
 
-    /// Compiles the `count` descriptors of a level, each with the index of its file in `files`.
-    fn level(
-        &mut self,
-        files: &mut [RuleDocument],
-        count: usize,
-        descriptors: &mut dyn Iterator<Item = (usize, RawDescriptor)>,
-    ) -> Level {
-        let mut different = DifferentNodes::with_capacity(count);
-        let mut states = LevelStates::default();
-        let mut nodes: Vec<RuleTreeNode> = Vec::with_capacity(count);
-        for (file, mut descriptor) in descriptors {
-            let location = descriptor.location(&files[file].path);
+    /// Reports a document without a domain.
+    fn check_domain(&mut self, document: &Document, at: Position) {
+        let location = at.in_file(&document.file);
+        match document.domain.as_ref().map(|domain| domain.value.as_deref()) {
+            None => {
+                let hint = "write `domain: NAME` at the top of the file";
+                self.report.error(location, "`domain` is missing", hint);
+            }
+            Some(Some("")) => {
+                let hint = "write `domain: NAME`, as in the proxy's rate limit filter";
+                self.report.error(location, "`domain` is empty", hint);
+            }
+            _ => {}
+        }
+    }
+
+    /// Compiles a document as the next one of its domain.
+    pub(super) fn add_document(&mut self, document: Document) {
+        let place = self.draft_of(&document);
+        self.domain = std::mem::take(&mut self.drafts[place]);
+        self.domain.add_denied_requests(&document, &mut self.report);
+        let domain = Arc::clone(&self.domain.name);
+        let Document { file: path, version, descriptors, .. } = document;
+        let file = self.domain.files.len();
+        self.domain.files.push(RuleDocument { path, domain, rules: 0, version });
+        let mut root = std::mem::take(&mut self.domain.root);
+        self.add_level(&mut root, file, descriptors);
+        self.domain.root = root;
+        self.drafts[place] = std::mem::take(&mut self.domain);
+    }
+
+    /// The place of the document's domain in `drafts`. Reports a domain that is defined twice.
+    fn draft_of(&mut self, document: &Document) -> usize {
+        let next = self.drafts.len();
+        let written = document.domain.clone().and_then(|domain| Some((domain.at, domain.value?)));
+        let Some((at, name)) = written.filter(|(_, name)| !name.is_empty()) else {
+            self.drafts.push(DomainDraft::default());
+            return next;
+        };
+        let location = at.in_file(&document.file);
+        let Some(place) = self.drafts_by_name.get(&name) else {
+            self.drafts_by_name.insert(Arc::clone(&name), next);
+            self.drafts.push(DomainDraft::new(name, Some(location)));
+            return next;
+        };
+        if let (false, Some(first)) = (self.options.merge_domains, &self.drafts[*place].location) {
+            let what = format!("domain `{name}` is already defined at {first}");
+            let hint = "join the two, or allow it with `rules.merge_domains: true`";
+            self.report.error(location, what, hint);
+        }
+        *place
+    }
+
+    /// The domains so far, each with the last of its files.
+    pub(super) fn last_files(&self) -> HashMap<Arc<str>, Arc<str>> {
+        let last_file = |draft: &DomainDraft| {
+            Some((Arc::clone(&draft.name), Arc::clone(&draft.files.last()?.path)))
+        };
+        self.drafts.iter().filter(|draft| !draft.name.is_empty()).filter_map(last_file).collect()
+    }
+
+    /// The rule set with warnings, or every error.
+    pub(super) fn finish(mut self) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
+        let default_denied_requests = self.options.denied_requests;
+        let mut set = RuleSet { default_denied_requests, ..RuleSet::default() };
+        for draft in self.drafts {
+            add_domain(draft, &mut set, &mut self.report);
+        }
+        set.logs_requests = set.rules.iter().any(|rule| rule.logs_requests());
+        let warnings = self.report.finish()?;
+        Ok((set, warnings))
+    }
+
+    /// Adds descriptors of the file with this index in the domain to a level.
+    fn add_level(&mut self, level: &mut LevelDraft, file: usize, items: Vec<RawDescriptor>) {
+        level.reserve(items.len());
+        for mut descriptor in items {
+            let location = descriptor.location(&self.domain.files[file].path);
             if self.path.len() >= LEVELS_MAX {
                 let what = format!("rules nested more than {LEVELS_MAX} levels deep");
                 self.report.error(location, what, "flatten the rules");
@@ -230,37 +223,39 @@ impl Compiler {
             let children = std::mem::take(&mut descriptor.descriptors);
             let mut compiler =
                 EntryMatcherCompiler { location: &location, report: &mut self.report };
-            let entry_matcher = Arc::new(compiler.entry_matcher(&descriptor, &mut self.regexes));
-            if let Err((what, hint)) = states.add(&entry_matcher) {
+            let entry_matcher = compiler.entry_matcher(&descriptor, &mut self.regexes);
+            if let Err((what, hint)) = level.states.add(&entry_matcher) {
                 self.report.error(location.clone(), what, hint);
             }
-            if entry_matcher.key.is_empty() {
-                // The missing key is reported already. Two such descriptors are no duplicates.
-            } else if let Some(first) = different.earlier(&nodes, &entry_matcher) {
-                let text = match &entry_matcher.matcher {
-                    Matcher::Any => format!("`{}`", entry_matcher.key),
-                    other => format!(
-                        "`{}` with {} `{}`",
-                        entry_matcher.key,
-                        other.noun(),
-                        other.source()
-                    ),
-                };
-                let what = format!("{text} is already defined at {}", first.location());
-                self.report.error(location.clone(), what, "join the two");
-            }
-            self.path.push(Arc::clone(&entry_matcher));
+            self.check_duplicate(level, &entry_matcher, &location);
+            self.path.push(Arc::new(entry_matcher));
             let rule = self.rule(&descriptor, &location);
-            files[file].rules += usize::from(rule.is_some());
+            self.domain.files[file].rules += usize::from(rule.is_some());
             let children = (!children.is_empty()).then(|| {
-                let (count, children) = (children.len(), children.into_iter());
-                Box::new(self.level(files, count, &mut children.map(|child| (file, child))))
+                let mut level = LevelDraft::default();
+                self.add_level(&mut level, file, children);
+                Box::new(level.finish())
             });
-            self.path.pop();
+            // Rules have replaced it by an equal one of earlier rules.
+            let Some(entry_matcher) = self.path.pop() else { break };
             let limit = rule.map_or_else(|| NodeLimit::None(Box::new(location)), NodeLimit::Rule);
-            nodes.push(RuleTreeNode { entry_matcher, limit, children });
+            level.nodes.push(RuleTreeNode { entry_matcher, limit, children });
         }
-        Level::new(nodes)
+    }
+
+    /// Reports a node that accepts the same entries as an earlier one of its level.
+    fn check_duplicate(&mut self, level: &mut LevelDraft, node: &EntryMatcher, at: &Location) {
+        // A missing key is reported already. Two such descriptors are no duplicates.
+        if node.key.is_empty() {
+            return;
+        }
+        let Some(first) = level.different.earlier(&level.nodes, node) else { return };
+        let text = match &node.matcher {
+            Matcher::Any => format!("`{}`", node.key),
+            other => format!("`{}` with {} `{}`", node.key, other.noun(), other.source()),
+        };
+        let what = format!("{text} is already defined at {}", first.location());
+        self.report.error(at.clone(), what, "join the two");
     }
 
     /// Adds the rule of a descriptor, if it has one.
@@ -275,28 +270,29 @@ impl Compiler {
         let cost = limits.cost(raw, limit.as_ref(), keys);
         let name = raw.name.as_ref().and_then(|name| name.value.clone());
         let name = name.filter(|name| !name.is_empty());
-        self.defined.extend(name.clone());
+        self.domain.names.extend(name.clone());
         let replaces = self.replaces(raw, location);
         // A rule with a wrong limit stays in the tree, so that its descendants are checked too.
         let limit = limit.unwrap_or(RuleLimit::Unlimited);
         let limit_from = self.limit_from(raw, &limit, location);
         let display_name = name.clone().unwrap_or_else(|| path_selector(&self.path));
         let metadata = descriptor.metadata.as_ref().and_then(|metadata| metadata.value.clone());
-        let index = self.rules.len();
+        let index = self.domain.rules.len();
         let name_id = name.as_ref().map(|name| self.number(name));
         let overlays = descriptor.overlays.clone();
         let is_rare = !replaces.is_empty() || !overlays.is_empty();
         let rare = is_rare.then(|| Box::new(RareRuleFields { replaces, overlays }));
+        let domain = &self.domain.name;
         let fields = RuleFields {
-            id: rule::identity(&self.domain, &self.path, &limit),
-            domain: Arc::clone(&self.domain),
+            id: rule::identity(domain, &self.path, &limit),
+            domain: Arc::clone(domain),
             display_name,
             name_id,
             name,
             rare,
             limit,
             cost,
-            what_if: what_if.map(|limit| rule::what_if_limit(&self.domain, &self.path, limit)),
+            what_if: what_if.map(|limit| rule::what_if_limit(domain, &self.path, limit)),
             limit_from,
             reserve,
             on_error,
@@ -312,8 +308,9 @@ impl Compiler {
             detailed_metric: is_on(descriptor.detailed_metric.as_ref()),
             path: self.path.clone().into(),
         };
-        let rule = Rule::new(index, Arc::new(fields));
-        self.rules.push(rule.clone());
+        let rule = Rule::new(index, self.earlier.share(fields));
+        self.path.clone_from_slice(&rule.path);
+        self.domain.rules.push(rule.clone());
         Some(rule)
     }
 
@@ -331,27 +328,10 @@ impl Compiler {
                 self.report.error(at, what, "name another rule, or remove the item");
             } else {
                 numbers.push(self.number(name));
-                self.replaced.push((at, Arc::clone(name)));
+                self.domain.replaced.push((at, Arc::clone(name)));
             }
         }
         numbers
-    }
-
-    fn check_replaces(&mut self) {
-        for (location, name) in std::mem::take(&mut self.replaced) {
-            // The missing name may be defined in a part that could not be read.
-            if self.defined.contains(&name) || self.report.incomplete {
-                continue;
-            }
-            let what = format!("no rule of domain `{}` is called `{name}`", self.domain);
-            let mut names: Vec<&str> = self.defined.iter().map(|name| &**name).collect();
-            names.sort_unstable();
-            let hint = match nearest(&name, names) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => "`replaces` takes the `name` of another `rate_limit`".to_owned(),
-            };
-            self.report.error(location, what, hint);
-        }
     }
 
     fn number(&mut self, name: &Arc<str>) -> NameId {
@@ -379,12 +359,24 @@ impl Compiler {
     }
 }
 
-/// The number of limits of the descriptors and below them. The depth is that of a file.
-fn count_limits(descriptors: &[RawDescriptor]) -> usize {
-    let count = |one: &RawDescriptor| {
-        usize::from(one.rate_limit.is_some()) + count_limits(&one.descriptors)
-    };
-    descriptors.iter().map(count).sum()
+/// Adds a complete domain to a rule set.
+fn add_domain(mut draft: DomainDraft, set: &mut RuleSet, report: &mut Report) {
+    draft.check_replaces(report);
+    let denied_requests = draft.denied_requests().unwrap_or(set.default_denied_requests);
+    let DomainDraft { name, files, root, mut rules, .. } = draft;
+    let mut root = root.finish();
+    let has_changed = rule_names::make_unique(&mut rules, report);
+    let first = set.rules.len();
+    rules.iter_mut().for_each(|rule| rule.index += first);
+    if first > 0 || has_changed {
+        root.use_rules(&rules);
+    }
+    set.files.extend(files);
+    match first {
+        0 => set.rules = rules,
+        _ => set.rules.append(&mut rules),
+    }
+    set.domains.entry(&name, || Domain { root, denied_requests });
 }
 
 fn is_on(flag: Option<&Field<bool>>) -> bool {

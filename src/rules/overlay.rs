@@ -68,27 +68,37 @@ impl Overlays {
         }
     }
 
-    /// Changes the limits of all matching rules, and reports overlays without one. An overlay that
-    /// does not fit a rule of a file is an error. One that does not fit a rule by xDS is a warning, and
-    /// the rule stays as sent, because the control plane does not know the overlays.
-    pub(super) fn apply(&self, documents: &mut [Document], report: &mut Report) {
-        let mut pass = OverlayPass { overlays: &self.0, ..OverlayPass::default() };
-        pass.is_used.resize(self.0.len(), false);
-        for document in documents {
-            let domain = document.domain.as_ref().and_then(|domain| domain.value.as_deref());
-            let Some(domain) = domain else { continue };
-            let of_domain = self.0.iter().enumerate().filter(|(_, one)| one.domain.matches(domain));
-            let mut cursors = Vec::new();
-            of_domain.for_each(|(overlay, one)| advance(one, overlay, 0, &mut cursors));
-            pass.level(&cursors, &mut document.descriptors, &document.file);
+    /// Changes the limits of documents, one after the other.
+    pub(super) fn pass(&self) -> OverlayPass<'_> {
+        let is_used = vec![false; self.0.len()];
+        OverlayPass { overlays: &self.0, is_used, ..OverlayPass::default() }
+    }
+}
+
+impl OverlayPass<'_> {
+    /// Changes the limits of all matching rules of a document.
+    pub(super) fn apply(&mut self, document: &mut Document) {
+        let domain = document.domain.as_ref().and_then(|domain| domain.value.as_deref());
+        let Some(domain) = domain else { return };
+        let all = self.overlays.iter().enumerate();
+        let mut cursors = Vec::new();
+        for (overlay, one) in all.filter(|(_, one)| one.domain.matches(domain)) {
+            advance(one, overlay, 0, &mut cursors);
         }
-        for (overlay, _) in self.0.iter().zip(&pass.is_used).filter(|(_, is_used)| !**is_used) {
+        self.level(&cursors, &mut document.descriptors, &document.file);
+    }
+
+    /// Reports overlays that match no rule, and those that do not fit a rule. An overlay that does not fit a
+    /// rule of a file is an error. One that does not fit a rule by xDS is a warning, and the rule stays as
+    /// sent, because the control plane does not know the overlays.
+    pub(super) fn finish(self, report: &mut Report) {
+        for (overlay, _) in self.overlays.iter().zip(&self.is_used).filter(|(_, used)| !**used) {
             let hint = "write `rule` as metrics and `weir explain` show it; `*` is any text, `**` \
                         any levels";
             report.warn(overlay.location.clone(), "the overlay matches no limit", hint);
         }
-        for ((overlay, is_xds), Misfit { what, count }) in pass.misfits {
-            let location = self.0[overlay].location.clone();
+        for ((overlay, is_xds), Misfit { what, count }) in self.misfits {
+            let location = self.overlays[overlay].location.clone();
             let more = match count - 1 {
                 0 => String::new(),
                 more => format!(", and {more} more rules"),
@@ -156,7 +166,7 @@ fn advance(overlay: &Overlay, index: usize, mut item: usize, cursors: &mut Vec<C
 
 /// One pass of the overlays over documents.
 #[derive(Default)]
-struct OverlayPass<'o> {
+pub(super) struct OverlayPass<'o> {
     overlays: &'o [Overlay],
     /// For each overlay, whether it matches a limit.
     is_used: Vec<bool>,

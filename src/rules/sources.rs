@@ -1,15 +1,15 @@
 //! Everything that rules are compiled from: rule files, overlays, and resources by xDS.
 
+use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
-use std::sync::Arc;
 
-use super::compile;
+use super::compile::Compiler;
 use super::excerpt::shorten;
 use super::file::options::Options;
-use super::file::problem::{Location, RuleProblem};
-use super::file::source::RuleFiles;
+use super::file::problem::{Location, Report, RuleProblem};
+use super::file::source::{RuleFiles, SourceFile};
 use super::overlay::Overlays;
 use super::xds::XdsRules;
 use super::{RuleDocument, RuleSet};
@@ -34,15 +34,12 @@ impl RuleSources {
 
     /// A hash of the names, the texts and the read errors of all files, read once.
     pub fn digest_of(paths: &[PathBuf], overlay_paths: &[PathBuf]) -> u64 {
-        let (files, overlays) = (RuleFiles::read_once(paths), RuleFiles::read_once(overlay_paths));
-        RuleSources { files, overlays, xds: XdsRules::default() }.digest()
+        joined_digest(RuleFiles::read_digest(paths), RuleFiles::read_digest(overlay_paths))
     }
 
     /// A hash of the names, the texts and the read errors of all files, without rules by xDS.
     pub fn digest(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        (self.files.digest(), self.overlays.digest()).hash(&mut hasher);
-        hasher.finish()
+        joined_digest(self.files.digest(), self.overlays.digest())
     }
 
     /// The paths without a file: missing files, and folders without `*.yaml` and `*.yml`.
@@ -59,25 +56,62 @@ impl RuleSources {
         &self,
         options: &Options,
     ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
-        self.compile_with(&self.xds, options)
+        self.compile_with(&self.xds, options, None)
     }
 
-    /// Like [`compile`](Self::compile), with these rules by xDS.
+    /// Like [`compile`](Self::compile), with these rules by xDS. Rules that are equal to those of `earlier`
+    /// share their memory.
     pub fn compile_with(
         &self,
         xds: &XdsRules,
         options: &Options,
+        earlier: Option<&RuleSet>,
     ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
-        let mut report = self.files.report.clone();
-        let mut documents = compile::documents(&self.files.files, options, &mut report);
-        let of_files: HashMap<Arc<str>, Arc<str>> = documents
-            .iter()
-            .filter_map(|one| Some((one.domain.as_ref()?.value.clone()?, Arc::clone(&one.file))))
-            .collect();
-        documents.extend(xds.documents(&of_files, &mut report));
-        Overlays::read(&self.overlays, options, &mut report).apply(&mut documents, &mut report);
-        compile::compile_documents(documents, options, report)
+        let report = self.files.report.clone();
+        compile_all(&self.files.files, &self.overlays, xds, (options, report, earlier))
     }
+
+    /// Like [`compile_with`](Self::compile_with) with its own rules by xDS. The text of each rule file is
+    /// freed when it is compiled, and then the sources have no rule files.
+    pub fn compile_once(
+        &mut self,
+        options: &Options,
+        earlier: Option<&RuleSet>,
+    ) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
+        let report = self.files.report.clone();
+        let files = std::mem::take(&mut self.files.files);
+        compile_all(files, &self.overlays, &self.xds, (options, report, earlier))
+    }
+}
+
+/// The hash of the files and the overlays with these hashes.
+fn joined_digest(files: u64, overlays: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (files, overlays).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Compiles all sources. `report` has the problems of reading the files.
+fn compile_all<F: Borrow<SourceFile>>(
+    files: impl IntoIterator<Item = F>,
+    overlays: &RuleFiles,
+    xds: &XdsRules,
+    (options, mut report, earlier): (&Options, Report, Option<&RuleSet>),
+) -> Result<(RuleSet, Vec<RuleProblem>), Vec<RuleProblem>> {
+    let overlays = Overlays::read(overlays, options, &mut report);
+    let mut pass = overlays.pass();
+    let mut compiler = Compiler::new(options, report, earlier);
+    for file in files {
+        compiler.add_file(file.borrow(), &mut |document| pass.apply(document));
+    }
+    for domain in xds.domains(&compiler.last_files(), &mut compiler.report) {
+        for mut document in domain.documents(&mut compiler.report) {
+            pass.apply(&mut document);
+            compiler.add_document(document);
+        }
+    }
+    pass.finish(&mut compiler.report);
+    compiler.finish()
 }
 
 /// The errors of files in `next` that define a domain whose rules in `active` are by xDS.

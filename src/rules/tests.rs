@@ -16,6 +16,7 @@ mod random;
 mod regex_steps;
 mod rule_names;
 mod selectors;
+mod sharing;
 mod stats;
 mod what_if;
 mod yaml_forms;

@@ -17,9 +17,11 @@ pub(super) struct DifferentNodes {
 }
 
 impl DifferentNodes {
-    /// For a level of `count` nodes.
-    pub(super) fn with_capacity(count: usize) -> DifferentNodes {
-        DifferentNodes { indexes: HashTable::with_capacity(count), ..DifferentNodes::default() }
+    /// Makes room for `count` more nodes beside `nodes`.
+    pub(super) fn reserve(&mut self, nodes: &[RuleTreeNode], count: usize) {
+        let hash =
+            |index: &u32| self.hasher.hash_one(identity(&nodes[*index as usize].entry_matcher));
+        self.indexes.reserve(count, hash);
     }
 
     /// The earlier node of `nodes` with the key and the matcher of `next`. If there is none, `next`

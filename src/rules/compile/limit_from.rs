@@ -13,7 +13,7 @@ use crate::rules::lookup::matcher::Matcher;
 use crate::rules::lookup::rule::RuleLimit;
 use crate::spelling::nearest;
 
-impl Compiler {
+impl Compiler<'_> {
     /// The plan of the rule at the current path, which has this `limit`. `None` without `limit_from`
     /// and after a reported error.
     pub(super) fn limit_from(
@@ -38,12 +38,12 @@ impl Compiler {
 }
 
 /// Reads one `limit_from`.
-struct LimitFromReader<'a> {
-    compiler: &'a mut Compiler,
+struct LimitFromReader<'a, 'c> {
+    compiler: &'a mut Compiler<'c>,
     location: &'a Location,
 }
 
-impl LimitFromReader<'_> {
+impl LimitFromReader<'_, '_> {
     /// What the entry names, its key and its position in the path.
     fn entry(&mut self, from: &RawLimitFrom) -> Option<(PlanEntry, Arc<str>, usize)> {
         let (names, field) = match (&from.customer, &from.plan) {

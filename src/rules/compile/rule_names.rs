@@ -25,8 +25,8 @@ struct NameUse {
     is_shared: bool,
 }
 
-/// Replaces the names of the `rules` of one domain that are not unique. Each rule comes with its `name` as
-/// its rule name, or with its selector if it has none. Returns whether a rule has changed.
+/// Gives the `rules` of one domain unique names. A rule with a `name` comes with any rule name: it may have
+/// that of an earlier rule set. One without comes with its selector. Returns whether a rule has changed.
 pub(super) fn make_unique(rules: &mut [Rule], report: &mut Report) -> bool {
     let mut uses: HashMap<Arc<str>, NameUse> = HashMap::new();
     for (place, rule) in rules.iter().enumerate() {
@@ -60,9 +60,11 @@ pub(super) fn make_unique(rules: &mut [Rule], report: &mut Report) -> bool {
     }
     let mut has_changed = false;
     for rule in rules {
-        let known = rule.name.as_ref().and_then(|name| uses.get(name));
-        if known.is_some_and(|known| known.is_shared) {
-            rule.fields_mut().display_name = rule.selector().into();
+        let Some(name) = &rule.name else { continue };
+        let is_shared = uses.get(name).is_some_and(|known| known.is_shared);
+        let wanted = if is_shared { rule.selector().into() } else { Arc::clone(name) };
+        if rule.display_name != wanted {
+            rule.fields_mut().display_name = wanted;
             has_changed = true;
         }
     }

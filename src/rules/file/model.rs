@@ -23,7 +23,6 @@ pub(in crate::rules) struct Document {
     pub(in crate::rules) file: Arc<str>,
     /// The version of a resource by xDS; `None` for a file.
     pub(in crate::rules) version: Option<Arc<str>>,
-    pub(in crate::rules) at: Position,
     pub(in crate::rules) domain: Option<Text>,
     pub(in crate::rules) denied_requests: Option<Field<DeniedRequests>>,
     pub(in crate::rules) descriptors: Vec<RawDescriptor>,
@@ -196,13 +195,11 @@ impl FieldReader<'_> {
         if node.is_null() {
             return None;
         }
-        let at = node.at;
         let entries =
             self.rule_map(node, "a rule file", "write `domain: NAME` and `descriptors:`")?;
         let mut document = Document {
             file: Arc::clone(self.file),
             version: None,
-            at,
             domain: None,
             denied_requests: None,
             descriptors: Vec::new(),

@@ -51,11 +51,10 @@ impl RuleFiles {
     pub fn read(paths: &[PathBuf]) -> RuleFiles {
         let mut rule_files = RuleFiles::read_once(paths);
         for _ in 1..READINGS_MAX {
-            let again = RuleFiles::read_once(paths);
-            if again == rule_files {
+            if rule_files.are_current(paths) {
                 return rule_files;
             }
-            rule_files = again;
+            rule_files = RuleFiles::read_once(paths);
         }
         let location =
             paths.first().map_or_else(|| Location::whole(&"".into()), |path| whole(path));
@@ -64,9 +63,33 @@ impl RuleFiles {
         rule_files
     }
 
-    /// Reads once, for a [`digest`](Self::digest). Do not compile the result: the files may be from
-    /// different moments.
-    pub fn read_once(paths: &[PathBuf]) -> RuleFiles {
+    /// Reads once. The files may be from different moments.
+    fn read_once(paths: &[PathBuf]) -> RuleFiles {
+        let mut files = Vec::new();
+        let rest = RuleFiles::read_each(paths, &mut |file| files.push(file));
+        RuleFiles { files, ..rest }
+    }
+
+    /// Whether another read finds the same. It has one file in memory at a time.
+    fn are_current(&self, paths: &[PathBuf]) -> bool {
+        let mut files = self.files.iter();
+        let mut is_same = true;
+        let again = RuleFiles::read_each(paths, &mut |file| is_same &= files.next() == Some(&file));
+        is_same
+            && files.next().is_none()
+            && again.report == self.report
+            && again.without_files == self.without_files
+    }
+
+    /// The [`digest`](Self::digest) of the files that are read once. It has one file in memory at a time.
+    pub fn read_digest(paths: &[PathBuf]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        let rest = RuleFiles::read_each(paths, &mut |file| file.hash(&mut hasher));
+        rest.finish_digest(hasher)
+    }
+
+    /// Reads once and calls `each` with every file. The result has everything else.
+    fn read_each(paths: &[PathBuf], each: &mut dyn FnMut(SourceFile)) -> RuleFiles {
         let mut rule_files = RuleFiles::default();
         let mut found = Vec::new();
         for path in paths {
@@ -76,14 +99,19 @@ impl RuleFiles {
                 rule_files.without_files.push(path.clone());
             }
         }
-        rule_files.files = read(found, &mut rule_files.report);
+        read(found, &mut rule_files.report, each);
         rule_files
     }
 
     /// A hash of the names, the texts and the read errors of all files.
     pub fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        self.files.hash(&mut hasher);
+        self.files.iter().for_each(|file| file.hash(&mut hasher));
+        self.finish_digest(hasher)
+    }
+
+    /// Adds all but the files to a digest.
+    fn finish_digest(&self, mut hasher: DefaultHasher) -> u64 {
         self.without_files.hash(&mut hasher);
         for problem in self.report.problems() {
             problem.to_string().hash(&mut hasher);
@@ -98,7 +126,7 @@ impl RuleFiles {
 }
 
 /// Reads the files that were found, each once.
-fn read(mut found: Vec<PathBuf>, report: &mut Report) -> Vec<SourceFile> {
+fn read(mut found: Vec<PathBuf>, report: &mut Report, each: &mut dyn FnMut(SourceFile)) {
     if found.len() > FILES_MAX {
         let what = format!("{} rule files; at most {FILES_MAX} are read", found.len());
         report.error(whole(&found[FILES_MAX]), what, "join files, or name fewer folders");
@@ -106,7 +134,6 @@ fn read(mut found: Vec<PathBuf>, report: &mut Report) -> Vec<SourceFile> {
     }
     let mut seen = HashSet::new();
     let mut bytes = 0;
-    let mut files = Vec::new();
     for path in found.into_iter().filter(|path| seen.insert(path.clone())) {
         let Some(file) = read_file(&path, report) else { continue };
         bytes += file.text.len();
@@ -115,9 +142,8 @@ fn read(mut found: Vec<PathBuf>, report: &mut Report) -> Vec<SourceFile> {
             report.error(Location::whole(&file.name), what, "name fewer folders");
             break;
         }
-        files.push(file);
+        each(file);
     }
-    files
 }
 
 /// Adds the files of one path that the user named.

@@ -133,6 +133,11 @@ impl Rule {
         Rule { fields, index }
     }
 
+    /// The fields, for a rule of a later set.
+    pub(in crate::rules) fn fields(&self) -> &Arc<RuleFields> {
+        &self.fields
+    }
+
     /// Changes the fields of this rule only.
     pub(in crate::rules) fn fields_mut(&mut self) -> &mut RuleFields {
         Arc::make_mut(&mut self.fields)

@@ -167,15 +167,14 @@ impl Level {
         Level { nodes, keys }
     }
 
-    /// Replaces the rules of all nodes by those of the list. `first` is the index of the first rule of
-    /// `rules`.
-    pub(in crate::rules) fn use_rules(&mut self, rules: &[Rule], first: usize) {
+    /// Replaces the rules of all nodes by those at their indexes in `rules`.
+    pub(in crate::rules) fn use_rules(&mut self, rules: &[Rule]) {
         for node in &mut self.nodes {
             if let NodeLimit::Rule(rule) = &mut node.limit {
-                *rule = rules[rule.index - first].clone();
+                *rule = rules[rule.index].clone();
             }
             if let Some(children) = &mut node.children {
-                children.use_rules(rules, first);
+                children.use_rules(rules);
             }
         }
     }

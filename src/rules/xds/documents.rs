@@ -15,18 +15,25 @@ use crate::rules::file::reader::{Field, Text};
 /// Resources have no lines.
 const AT: Position = Position { line: 0, column: 0 };
 
+/// One domain by xDS.
+#[derive(Clone, Copy)]
+pub(in crate::rules) struct XdsDomain<'a> {
+    name: &'a Arc<str>,
+    rules: &'a DomainRules,
+}
+
 impl XdsRules {
-    /// A document per resource, and the warnings of the last response. `of_files` are the domains of
-    /// files, with the files. Their resources are left out.
-    pub(in crate::rules) fn documents(
+    /// The domains, and the warnings of the last response. `of_files` are the domains of files, with the
+    /// files. They are left out.
+    pub(in crate::rules) fn domains(
         &self,
         of_files: &HashMap<Arc<str>, Arc<str>>,
         report: &mut Report,
-    ) -> Vec<Document> {
+    ) -> Vec<XdsDomain<'_>> {
         for warning in &self.warnings {
             report.warn(warning.location.clone(), &warning.what, &warning.hint);
         }
-        let mut documents = Vec::new();
+        let mut domains = Vec::new();
         for (domain, rules) in &self.domains {
             if let Some(file) = of_files.get(domain) {
                 for resource in &rules.resources {
@@ -37,30 +44,32 @@ impl XdsRules {
                 }
                 continue;
             }
-            documents.extend(of_domain(domain, rules, report));
+            domains.push(XdsDomain { name: domain, rules });
         }
-        documents
+        domains
     }
 }
 
-/// The documents of one domain. Each node belongs to the document of its resource.
-fn of_domain(domain: &Arc<str>, rules: &DomainRules, report: &mut Report) -> Vec<Document> {
-    let mut names = HashSet::new();
-    collect_names(&rules.nodes, &mut names);
-    let document = |resource: &Arc<Location>| Document {
-        file: Arc::clone(&resource.file),
-        version: resource.version.clone(),
-        at: AT,
-        domain: Some(text(domain)),
-        denied_requests: None,
-        descriptors: Vec::new(),
-    };
-    let mut documents: Vec<Document> = rules.resources.iter().map(document).collect();
-    for (nodes, document) in rules.by_resource().into_iter().zip(&mut documents) {
-        document.descriptors =
-            nodes.into_iter().map(|node| descriptor(node, &names, report)).collect();
+impl XdsDomain<'_> {
+    /// A document per resource. Each node belongs to the document of its resource.
+    pub(in crate::rules) fn documents(self, report: &mut Report) -> Vec<Document> {
+        let XdsDomain { name, rules } = self;
+        let mut names = HashSet::new();
+        collect_names(&rules.nodes, &mut names);
+        let document = |resource: &Arc<Location>| Document {
+            file: Arc::clone(&resource.file),
+            version: resource.version.clone(),
+            domain: Some(text(name)),
+            denied_requests: None,
+            descriptors: Vec::new(),
+        };
+        let mut documents: Vec<Document> = rules.resources.iter().map(document).collect();
+        for (nodes, document) in rules.by_resource().into_iter().zip(&mut documents) {
+            document.descriptors =
+                nodes.into_iter().map(|node| descriptor(node, &names, report)).collect();
+        }
+        documents
     }
-    documents
 }
 
 impl DomainRules {
