@@ -341,3 +341,34 @@ fn sighup_reloads_rules_and_keeps_counters() {
         assert_eq!(check(), 1);
     });
 }
+
+/// Many rules and one that changes: the others are in memory once, and one parsed file at a time.
+#[test]
+fn a_reload_of_one_rule_shares_the_others() {
+    const FILES: usize = 4;
+    const RULES: usize = 25_000;
+    let folder = TempDir::new().expect("a temporary folder");
+    let limit = "rate_limit: { unit: hour, requests_per_unit: 100 }";
+    for file in 0..FILES {
+        let mut text = "domain: d\ndescriptors:\n".to_owned();
+        for rule in 0..RULES {
+            text += &format!("- {{ key: path, value: /v1/{file}/{rule:05}, {limit} }}\n");
+        }
+        write(&folder.path().join(format!("{file}.yaml")), &text);
+    }
+    let path = folder.path().join("last.yaml");
+    write(&path, &rules("a", 1));
+    let mut weir =
+        Weir::setup().rules_at(folder.path()).env("WEIR__RULES__MERGE_DOMAINS", "true").start();
+    let client = weir.client();
+    assert_eq!(limits(&client, &["a"]), [1]);
+    let before = weir.process().resident_kib();
+    for requests in 2..5 {
+        write(&path, &rules("a", requests));
+        until_limit(&client, requests);
+    }
+    let peak = weir.process().peak_kib();
+    let grown = peak.saturating_sub(before) as f64 / before as f64;
+    println!("{before} KiB after the start, {peak} KiB at most");
+    assert!(grown < 0.5, "the memory of {before} KiB grew by {grown:.2} of it, to {peak} KiB");
+}

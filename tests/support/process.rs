@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Instant;
 
-use super::resident::resident_kib;
+use super::resident::{peak_kib, resident_kib};
 use super::wait::TIMEOUT;
 
 /// A running child. On drop it is killed by its PID and reaped.
@@ -109,6 +109,11 @@ impl Process {
     /// Resident memory in KiB.
     pub(crate) fn resident_kib(&self) -> u64 {
         resident_kib(&self.pid().to_string())
+    }
+
+    /// The most resident memory since the start, in KiB.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        peak_kib(&self.pid().to_string())
     }
 }
 
