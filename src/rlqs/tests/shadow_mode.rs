@@ -51,7 +51,7 @@ fn buckets_pass_while_the_store_fails() {
 /// A reload that ends the mode while there is no share to send: what the Envoy has for expired assignments
 /// decides after a second.
 #[test]
-fn buckets_without_a_share_pass_for_a_second_after_the_mode() {
+fn buckets_without_a_share_pass_for_a_second() {
     let clock = Arc::new(ManualClock::at(Micros::from_secs(1_000)));
     let store = Arc::new(FakeStore::new());
     let process = Process::with(config(), clock, Some(store.clone()));

@@ -8,7 +8,7 @@ use crate::quota::HolderId;
 use crate::time::Micros;
 
 /// How long a share may be used twice: two reports until both instances have written the holder, a read of
-/// the ledger in 2 s, and another report, which gets an id of its own.
+/// the ledger in 2 s, and another report, which gets its own id.
 const TWICE_MAX: Micros = Micros::from_secs(30);
 
 /// How long one instance may have given it twice. An Envoy whose stream ended still uses it until it has
@@ -25,7 +25,8 @@ struct SharedHolder {
     users: BTreeMap<usize, (Rate, usize)>,
     /// The instances that have it.
     instances: BTreeSet<usize>,
-    /// Since when two of them have a rate, when two instances last had it, and since when two have it from one instance.
+    /// Since when two of them have a rate, when two instances last had it, and since when two have it from one
+    /// instance.
     twice: Option<Micros>,
     last_twice: Option<Micros>,
     at_one: Option<Micros>,

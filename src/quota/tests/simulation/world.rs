@@ -135,7 +135,7 @@ impl Ord for Entry {
 /// What a control does wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Instances that are cut off have a ledger of their own.
+    /// Instances that are cut off have their own ledger.
     OwnLedger,
     /// Instances forget what they saw in a ledger that loses everything.
     ForgottenView,
