@@ -44,6 +44,10 @@ pub use present_use::PresentUse;
 /// The pause after a failure of the store.
 const RETRY_PAUSE: Micros = Micros::from_millis(500);
 
+/// The pause after the first failure of a group without a snapshot. It doubles up to [`RETRY_PAUSE`]: until there
+/// is a snapshot, callers of `ShouldRateLimit` are decided by the fallback.
+const FIRST_RETRY_PAUSE: Micros = Micros::from_millis(20);
+
 /// How long no share is raised after an outage in which instances renewed without the ledger: all write
 /// their holders again in this time.
 const RECOVERY: Micros = Micros::from_secs(2);
@@ -117,6 +121,8 @@ pub struct QuotaGroup {
     /// Whether every assignment is due.
     resend: bool,
     retry_at: Micros,
+    /// Failures of the store before the first snapshot.
+    failed_reads: u32,
     /// Whether holders were renewed without the ledger since the last snapshot.
     renewed_without_ledger: bool,
     no_raise_until: Micros,
@@ -138,6 +144,7 @@ impl QuotaGroup {
             in_flight: None,
             resend: false,
             retry_at: Micros::ZERO,
+            failed_reads: 0,
             renewed_without_ledger: false,
             no_raise_until: Micros::ZERO,
             unmet: false,
@@ -247,6 +254,15 @@ impl QuotaGroup {
         })
     }
 
+    fn retry_pause(&mut self) -> Micros {
+        if self.view.asked().is_some() {
+            return RETRY_PAUSE;
+        }
+        let doubled = FIRST_RETRY_PAUSE.0 << self.failed_reads.min(5);
+        self.failed_reads = self.failed_reads.saturating_add(1);
+        Micros(doubled.min(RETRY_PAUSE.0))
+    }
+
     /// The result of the settlement of `sent_at`. `None`: the store failed. Then `renew_without_ledger` says
     /// whether holders that reported get their last share again, or are left to expire.
     pub fn settled(
@@ -259,7 +275,7 @@ impl QuotaGroup {
         let rate = self.in_flight.take().unwrap_or(self.rate);
         self.next = Some(Micros::ZERO);
         let Some(snapshot) = result else {
-            self.retry_at = now.saturating_add(RETRY_PAUSE);
+            self.retry_at = now.saturating_add(self.retry_pause());
             let config = self.config;
             self.holders.values_mut().for_each(|holder| holder.fail());
             if renew_without_ledger {

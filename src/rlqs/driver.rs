@@ -15,7 +15,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 use super::engine::{QuotaEngine, SHARDS};
 use super::reloading::QUOTAS_PER_LOCK;
 use super::settling::LedgerCall;
-use crate::key::CounterKey;
+use crate::key::{CounterKey, RuleId};
 use crate::quota::LedgerSnapshot;
 use crate::store_error::StoreError;
 use crate::time::Micros;
@@ -194,8 +194,7 @@ pub(super) async fn exchange_rules(engine: Arc<QuotaEngine>) {
         let own = engine.divided.own();
         let now = engine.clock.now();
         // Until other instances know a rule, their callers use its counter: a second limit.
-        let is_new = own.iter().any(|rule| !announced.contains(rule));
-        if (is_new || number.is_multiple_of(READS_PER_ANNOUNCEMENT))
+        if (has_new(&own, &mut announced) || number.is_multiple_of(READS_PER_ANNOUNCEMENT))
             && !own.is_empty()
             && ledger.announce(&own, now, ANNOUNCEMENT_TTL).await.is_ok()
         {
@@ -208,9 +207,34 @@ pub(super) async fn exchange_rules(engine: Arc<QuotaEngine>) {
     }
 }
 
+/// Whether a rule of `own` is not `announced`. Forgets the rules that are not in `own`: the others forget them
+/// too, and have to know when they are divided again.
+fn has_new(own: &[RuleId], announced: &mut HashSet<RuleId>) -> bool {
+    let own: HashSet<RuleId> = own.iter().copied().collect();
+    announced.retain(|rule| own.contains(rule));
+    announced.len() < own.len()
+}
+
 /// Ticks without bursts: after a late tick the next follows a full period later.
 fn ticks(period: Duration) -> Interval {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_that_is_divided_again_is_new_again() {
+        let rule = |number: u64| RuleId([number, 0]);
+        let mut announced = HashSet::new();
+        assert!(has_new(&[rule(1)], &mut announced));
+        announced = HashSet::from([rule(1)]);
+        assert!(!has_new(&[rule(1)], &mut announced));
+        assert!(has_new(&[rule(1), rule(2)], &mut announced));
+        assert!(!has_new(&[], &mut announced));
+        assert!(has_new(&[rule(1)], &mut announced));
+    }
 }
