@@ -29,16 +29,6 @@ const TARGETS: &[Target] = &[
         Most(0.7),
     ),
     (
-        "memory, saturated, with a profile (`make pgo`): server CPU per call, of the baseline's",
-        |f| {
-            f.ratio(
-                "saturated: CPU s per 100 000: memory, profiled",
-                "saturated: CPU s per 100 000: baseline",
-            )
-        },
-        Most(0.7),
-    ),
-    (
         "memory, saturated: server CPU per call, of h2 alone with a constant",
         |f| f.ratio("saturated: CPU s per 100 000: memory", "saturated: CPU s per 100 000: h2"),
         Most(1.6),
