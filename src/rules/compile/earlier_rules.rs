@@ -10,7 +10,7 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::key::RuleId;
-use crate::rules::lookup::rule::{Rule, RuleFields};
+use crate::rules::lookup::rule::{EntryMatcher, Rule, RuleFields};
 
 /// The rules of an earlier rule set.
 pub(super) struct EarlierRules<'a> {
@@ -19,6 +19,8 @@ pub(super) struct EarlierRules<'a> {
     next: usize,
     /// Made for the first rule that is not the next one.
     by_id: Option<RulesById>,
+    /// The nodes above the last rule that was found, as the new rules have them.
+    above: Vec<Arc<EntryMatcher>>,
 }
 
 /// Indexes of rules by their identities.
@@ -31,7 +33,7 @@ struct RulesById {
 impl<'a> EarlierRules<'a> {
     /// The rules of an earlier rule set, or none.
     pub(super) fn new(rules: &'a [Rule]) -> EarlierRules<'a> {
-        EarlierRules { rules, next: 0, by_id: None }
+        EarlierRules { rules, next: 0, by_id: None, above: Vec::new() }
     }
 
     /// These fields: those of an earlier rule if they are equal apart from the rule name, or else with the
@@ -42,10 +44,35 @@ impl<'a> EarlierRules<'a> {
             fields.display_name = Arc::clone(&earlier.display_name);
         }
         if fields == **earlier {
+            self.set_above(&earlier.path);
             return Arc::clone(earlier.fields());
         }
-        fields.path = earlier.path.clone();
+        self.share_path(&mut fields.path, &earlier.path);
         Arc::new(fields)
+    }
+
+    /// Replaces the nodes of `path` by the equal ones of the `earlier` path. Nodes above the last one stay if
+    /// they are those of the rule found before: earlier rules may have several copies of a node, and each copy
+    /// would stay for as long as one of them.
+    fn share_path(&mut self, path: &mut [Arc<EntryMatcher>], earlier: &[Arc<EntryMatcher>]) {
+        let (Some((last, above)), Some((earlier_last, earlier_above))) =
+            (path.split_last_mut(), earlier.split_last())
+        else {
+            return;
+        };
+        *last = Arc::clone(earlier_last);
+        let known = self.above.get(..above.len()).unwrap_or_default();
+        let is_known = known.len() == above.len()
+            && known.iter().zip(&*above).all(|(known, node)| Arc::ptr_eq(known, node));
+        if !is_known {
+            above.clone_from_slice(earlier_above);
+            self.set_above(earlier);
+        }
+    }
+
+    fn set_above(&mut self, path: &[Arc<EntryMatcher>]) {
+        self.above.clear();
+        self.above.extend_from_slice(&path[..path.len().saturating_sub(1)]);
     }
 
     /// The rule of the same domain with an equal path.

@@ -33,6 +33,22 @@ fn is_shared(first: &RuleSet, second: &RuleSet, key: &str) -> bool {
     Arc::ptr_eq(first, second)
 }
 
+/// A new first child has a new copy of its parent, which the next reload may drop.
+#[test]
+fn copies_of_a_parent_do_not_pile_up() {
+    let mut set = RuleSet::default();
+    for newest in 0..8 {
+        let children: String =
+            (0..=newest).rev().map(|child| format!("  - {{ key: c{child}, {LIMIT} }}\n")).collect();
+        set = after(&format!("- key: a\n  descriptors:\n{children}"), Some(&set));
+        let mut parents: Vec<_> =
+            set.rules().iter().map(|rule| Arc::as_ptr(&rule.path[0])).collect();
+        parents.sort_unstable();
+        parents.dedup();
+        assert!(parents.len() <= 2, "{} copies after {newest} reloads", parents.len());
+    }
+}
+
 const LIMIT: &str = "rate_limit: { unit: day, requests_per_unit: 1 }";
 
 #[test]
