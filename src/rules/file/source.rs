@@ -17,7 +17,7 @@ const FILES_MAX: usize = 10_000;
 const ALL_FILES_BYTES_MAX: usize = 256 << 20;
 /// Deepest nesting of folders below a given one.
 const DEPTH_MAX: usize = 16;
-/// The most times that all files are read until a second reading, which is kept nowhere, has the same digest.
+/// The most times that all files are read until a second reading, of one file at a time, finds the same.
 const READINGS_MAX: usize = 20;
 
 /// The text of one rule file.
