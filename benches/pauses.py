@@ -11,11 +11,15 @@ on a weir that counts in memory, and traces all turns by the kernel's tracepoint
 
 It prints the longest turns. The time in which the scheduler ran another thread on the core is given apart: it says
 how busy the machine was. Time in which the thread itself waited, for a lock or for memory, is part of the turn. So
-is time that the hypervisor gave to another machine. Its sum is printed, as `steal` of /proc/stat.
+is time in which the processor did nothing for this machine: interrupts, and the hypervisor. `steal` of /proc/stat
+counts only a part of that. So controls run before and after the load, each for half as long: on each core a
+loop that does nothing but read the CPU time of its thread. Its longest step is a pause of the machine.
 
 It needs root, perf, and tracefs at /sys/kernel/tracing.
 """
 
+import gc
+import multiprocessing
 import os
 import pathlib
 import re
@@ -33,6 +37,8 @@ NEW_CALLS = 5_000
 NEW_COUNTERS = 10
 RULES = 10_000
 LONGEST = 5
+# Steps of the control that are counted, in nanoseconds.
+STEP_MIN = 100_000
 
 # The name of a task may have spaces.
 LINE = re.compile(r"^\s*(.+?)\s+(\d+)\s+([\d.]+):\s+(\S+?):\s+(.*)$")
@@ -165,6 +171,43 @@ def record_command(data, seconds):
     return [*command, "--", "sleep", str(seconds)]
 
 
+def long_steps(readings):
+    """The steps between readings of a clock that are counted, in nanoseconds."""
+    before = next(readings)
+    for now in readings:
+        if now - before > STEP_MIN:
+            yield now - before
+        before = now
+
+
+def longest_steps(core, seconds, results):
+    """Puts the core and the longest steps of a loop on it into `results`, in nanoseconds of CPU time.
+
+    The CPU time of a thread does not pass while another thread runs on its core.
+    """
+    gc.disable()
+    os.sched_setaffinity(0, {core})
+    read, clock = time.clock_gettime_ns, time.CLOCK_THREAD_CPUTIME_ID
+    steps, end = [], time.monotonic() + seconds
+    while time.monotonic() < end:
+        steps += long_steps(read(clock) for _ in range(10_000))
+    results.put((core, sorted(steps, reverse=True)))
+
+
+def control(seconds):
+    """The lines that show the longest steps of a loop on each core."""
+    results = multiprocessing.Queue()
+    cores = sorted(os.sched_getaffinity(0))
+    loops = [multiprocessing.Process(target=longest_steps, args=(core, seconds, results)) for core in cores]
+    for loop in loops:
+        loop.start()
+    found = sorted(results.get(timeout=seconds + TIMEOUT) for _ in loops)
+    for loop in loops:
+        loop.join()
+    shown = lambda steps: ", ".join(str(step // 1000) for step in steps[:LONGEST]) or f"none over {STEP_MIN // 1000}"
+    return [f"- core {core}: {shown(steps)}" for core, steps in found]
+
+
 def measure(binary, seconds):
     """Runs the loads and returns the lines of the trace, and the instants of the reloads."""
     with tempfile.TemporaryDirectory() as name:
@@ -198,9 +241,11 @@ def measure(binary, seconds):
 
 def main():
     seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 60
+    before = control(seconds / 2)
     stolen = steal()
     lines, reloads = measure(sys.argv[1], seconds)
     stolen = steal() - stolen
+    after = control(seconds / 2)
     threads = turns_of(lines)
     if not threads or not any(thread.turns for thread in threads.values()):
         raise SystemExit("no turns were traced; perf needs root and tracefs")
@@ -213,12 +258,14 @@ def main():
         at = lambda part: busy[min(len(busy) - 1, int(len(busy) * part))] * 1e6
         longest = max(thread.turns)
         since = [longest[2] - reload for reload in reloads if longest[2] >= reload]
-        after = f"{min(since):.2f}" if since else "before the first"
-        print(f"| {name} | {len(busy)} | {at(0.99):.0f} | {at(0.9999):.0f} | {longest[0] * 1e6:.0f} | {after} |")
+        reloaded = f"{min(since):.2f}" if since else "before the first"
+        print(f"| {name} | {len(busy)} | {at(0.99):.0f} | {at(0.9999):.0f} | {longest[0] * 1e6:.0f} | {reloaded} |")
     print(f"\nThe hypervisor took {stolen:.2f} s. The longest turns: busy, other threads on the core meanwhile, us")
     every = sorted((turn for thread in threads.values() for turn in thread.turns), reverse=True)[:LONGEST]
     for busy, preempted, _ in every:
         print(f"- {busy * 1e6:.0f}, {preempted * 1e6:.0f}")
+    print("\nThe longest steps of a loop that does nothing, without other threads on its core, us")
+    print("\n".join(["before the load:", *before, "after it:", *after]))
     lost = lost_of(lines)
     print(f"\nLost events: {lost}")
     if lost:

@@ -64,6 +64,17 @@ fn traces_have_the_clock_of_the_reloads() {
     assert_eq!(command[command.len() - 2..], [json!("sleep"), json!("9")]);
 }
 
+/// The control: a loop on each core, whose longest steps are pauses of the machine.
+#[test]
+fn long_steps_of_the_control_are_pauses() {
+    let program = "
+import json, os, pauses
+steps = list(pauses.long_steps(iter([5, 200_005, 200_010, 300_011])))
+print(json.dumps([steps, len(pauses.control(0.01)) == len(os.sched_getaffinity(0))]))
+";
+    assert_eq!(printed(program, &[]), json!([[200_000, 100_001], true]));
+}
+
 /// The other process reads a pipe that stays open, so it would not end.
 #[test]
 fn a_failed_process_ends_the_others() {
