@@ -197,8 +197,9 @@ impl Decisions {
 
     /// Writes the metrics onto the page.
     pub fn expose(&self, rule_metrics: &RuleMetrics, page: &mut Exposition) {
+        let shown_series = rule_metrics.all().iter().filter(|series| rule_metrics.shows(series));
         let snapshots: Vec<(&RuleSeries, OutcomeSnapshot)> =
-            rule_metrics.all().iter().map(|series| (&**series, series.snapshot())).collect();
+            shown_series.map(|series| (&**series, series.snapshot())).collect();
         let decisions = page.counter("weir_decisions_total", "Decisions, by rule and outcome.");
         for (series, snapshot) in &snapshots {
             for (outcome, count) in shown(snapshot) {

@@ -74,6 +74,9 @@ fn hits(decisions: &Decisions, rules: &RuleSet, rule_metrics: &RuleMetrics, page
         sums.entry(names(dotted)).or_default().add(&snapshot);
     };
     for (rule, series) in rules.rules().iter().zip(rule_metrics.all()) {
+        if !rule_metrics.shows(series) {
+            continue;
+        }
         let (values, domain) = (series.values(), &series.domain);
         if values.is_empty() {
             let dotted = format!("{domain}.{}", rule.written_stat_key());

@@ -18,6 +18,9 @@ use crate::rules::{Rule, RuleSet};
 use crate::sharded::Sharded;
 use crate::store::StoreError;
 
+#[cfg(test)]
+mod tests;
+
 /// Longest name with values, in bytes. Decisions with a longer name count as [`OVERFLOW`]. Together
 /// with the number of series, it bounds the memory of all names and the size of a metrics page.
 const VALUES_BYTES_MAX: usize = 256;
@@ -25,6 +28,10 @@ const VALUES_BYTES_MAX: usize = 256;
 /// The name under which decisions over a bound are counted. No selector is equal to it, because the
 /// value `overflow` is written with a backslash.
 pub(super) const OVERFLOW: &str = "overflow";
+
+/// Most rules of which those without decisions have series on a metrics page, too. The series of a million
+/// rules would take 435 MB of text.
+const ZERO_SERIES_MAX: usize = 10_000;
 
 /// The series of the rules of one [`RuleSet`], found by rule index.
 #[derive(Debug, Default)]
@@ -131,6 +138,12 @@ impl RuleMetrics {
     /// The series of the rule at `index`.
     pub fn get(&self, index: usize) -> Option<&Arc<RuleSeries>> {
         self.series.get(index)
+    }
+
+    /// Whether a metrics page shows `series`. With more than 10,000 rules, it shows those that have counted
+    /// something, and else those of every rule.
+    pub(super) fn shows(&self, series: &RuleSeries) -> bool {
+        self.series.len() <= ZERO_SERIES_MAX || series.is_used()
     }
 
     /// The series of every rule, in file order.
