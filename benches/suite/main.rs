@@ -80,8 +80,11 @@ struct Options {
     #[arg(long)]
     without_redis: bool,
     /// Another build of weir, measured in the same rounds.
-    #[arg(long)]
+    #[arg(long, requires = "before_commit")]
     before: Option<PathBuf>,
+    /// The commit of that build, for the page.
+    #[arg(long, value_name = "COMMIT")]
+    before_commit: Option<String>,
     /// A build of weir with a profile (`make pgo`), measured in the same rounds.
     #[arg(long)]
     profiled: Option<PathBuf>,
@@ -131,6 +134,9 @@ fn main() -> anyhow::Result<()> {
     }
     // Read first, so that the facts describe the measured state.
     let mut facts = machine::facts();
+    if let Some(commit) = &options.before_commit {
+        facts.push(("weir, the build before", commit.clone()));
+    }
     if let Some(program) = &options.envoy_ratelimit {
         facts.push(("envoyproxy/ratelimit", envoy_ratelimit::version(program)?));
     }
