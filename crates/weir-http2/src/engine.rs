@@ -4,18 +4,21 @@
 //! stream: DATA is encoded as far as the windows of the client have room, and its sender waits with
 //! the rest.
 
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
-use crate::frame::{self, kind};
+use crate::frame;
 use crate::hpack::ResponseEncoder;
 use crate::settings::{self, PeerSettings};
 use crate::streams::{Stream, StreamKey, StreamTable};
 use crate::{Config, Error, Reason};
 
+mod body;
 mod receive;
 mod send;
+mod shutdown;
 
 pub(crate) use receive::BlockTarget;
+use shutdown::{KeepalivePing, Shutdown};
 
 /// The largest flow-control window (RFC 9113, section 6.9.1).
 const WINDOW_MAX: i64 = (1 << 31) - 1;
@@ -23,35 +26,11 @@ const WINDOW_MAX: i64 = (1 << 31) - 1;
 /// The window of a connection at its start (RFC 9113, section 6.9.2).
 const CONNECTION_WINDOW: u32 = 65_535;
 
-/// The payload of the ping between the two GOAWAY frames of a graceful shutdown.
-const SHUTDOWN_PING: [u8; 8] = *b"goodbye!";
-
-/// The payload of a keepalive ping.
-const KEEPALIVE_PING: [u8; 8] = *b"areyouok";
-
 /// The output buffer keeps at most this many bytes between writes.
 const OUTPUT_KEPT: usize = 8 * 1024;
 
 /// Streams reset by this server whose late frames are ignored.
 const RECENT_RESETS: usize = 32;
-
-/// How far a graceful shutdown has come (RFC 9113, section 6.8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shutdown {
-    None,
-    /// GOAWAY without a last stream was sent, and a ping.
-    Announced,
-    /// The ping was answered, and GOAWAY with this last stream was sent.
-    Final(u32),
-}
-
-/// The keepalive ping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeepalivePing {
-    None,
-    Sent,
-    Answered,
-}
 
 /// The state of a connection that its calls share.
 #[derive(Debug)]
@@ -130,6 +109,12 @@ impl Engine {
         size_of::<Engine>() + self.streams.memory() + self.body_bytes + self.output.capacity()
     }
 
+    /// Bytes of the bodies that were received and not read.
+    #[cfg(test)]
+    pub(crate) fn body_bytes(&self) -> usize {
+        self.body_bytes
+    }
+
     /// The output that was not written.
     pub(crate) fn output(&self) -> &[u8] {
         &self.output[self.written..]
@@ -192,75 +177,6 @@ impl Engine {
         matches!(self.shutdown, Shutdown::Final(_))
     }
 
-    /// Ends the connection for all calls.
-    pub(crate) fn end(&mut self, error: Error) {
-        if self.ended.is_none() {
-            self.ended = Some(error);
-        }
-        for key in self.streams.keys() {
-            self.free(key);
-        }
-        wake(&mut self.pinger);
-    }
-
-    /// Whether the connection has ended for its calls.
-    pub(crate) fn ended(&self) -> Option<&Error> {
-        self.ended.as_ref()
-    }
-
-    /// Begins a graceful shutdown: new streams are accepted for one more round trip.
-    pub(crate) fn begin_shutdown(&mut self) {
-        if self.shutdown != Shutdown::None || self.ended.is_some() {
-            return;
-        }
-        self.shutdown = Shutdown::Announced;
-        self.write_go_away(0x7fff_ffff, Reason::NO_ERROR);
-        frame::write(&mut self.output, kind::PING, 0, 0, &SHUTDOWN_PING);
-        self.wake_task();
-    }
-
-    /// Sends GOAWAY with `reason`, and ends all calls.
-    pub(crate) fn abort(&mut self, reason: Reason) {
-        if self.ended.is_none() {
-            let last = match self.shutdown {
-                Shutdown::Final(last) => last,
-                _ => self.last_stream,
-            };
-            self.write_go_away(last, reason);
-            self.end(Error::go_away(reason));
-            self.wake_task();
-        }
-    }
-
-    fn write_go_away(&mut self, last: u32, reason: Reason) {
-        let payload = u64::from(last) << 32 | u64::from(reason.0);
-        frame::write(&mut self.output, kind::GOAWAY, 0, 0, &payload.to_be_bytes());
-    }
-
-    /// Sends a keepalive ping. Fails if the connection has ended.
-    pub(crate) fn send_ping(&mut self) -> Result<(), Error> {
-        if let Some(error) = &self.ended {
-            return Err(error.clone());
-        }
-        self.ping = KeepalivePing::Sent;
-        frame::write(&mut self.output, kind::PING, 0, 0, &KEEPALIVE_PING);
-        self.wake_task();
-        Ok(())
-    }
-
-    /// Returns when the keepalive ping was answered.
-    pub(crate) fn poll_pong(&mut self, context: &Context<'_>) -> Poll<Result<(), Error>> {
-        if self.ping == KeepalivePing::Answered {
-            self.ping = KeepalivePing::None;
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(error) = &self.ended {
-            return Poll::Ready(Err(error.clone()));
-        }
-        self.pinger = Some(context.waker().clone());
-        Poll::Pending
-    }
-
     /// Frees a stream, and wakes its call.
     fn free(&mut self, key: StreamKey) {
         let Some(mut stream) = self.streams.close(key) else { return };
@@ -287,84 +203,6 @@ impl Engine {
         self.recent_resets[self.next_recent] = stream;
         self.next_recent = (self.next_recent + 1) % RECENT_RESETS;
         self.wake_task();
-    }
-
-    /// Opens the window of the connection by `bytes`, and announces that when half of it is open.
-    fn release_connection(&mut self, bytes: u32) {
-        self.unannounced += bytes;
-        if self.unannounced >= self.config.window / 2 && self.unannounced > 0 {
-            let more = std::mem::take(&mut self.unannounced);
-            self.receive_window += more;
-            frame::write_window_update(&mut self.output, 0, more);
-            self.wake_task();
-        }
-    }
-
-    /// Opens the windows of the client by `bytes` of a body.
-    pub(crate) fn release(&mut self, key: StreamKey, bytes: u32) {
-        let window = self.config.window;
-        let Some(stream) = self.streams.get(key) else { return };
-        let bytes = bytes.min(stream.unreleased);
-        stream.unreleased -= bytes;
-        stream.unannounced += bytes;
-        if !stream.is_received && stream.unannounced >= window / 2 && stream.unannounced > 0 {
-            let more = std::mem::take(&mut stream.unannounced);
-            stream.receive_window += more;
-            frame::write_window_update(&mut self.output, key.id, more);
-            self.wake_task();
-        }
-        self.release_connection(bytes);
-    }
-
-    /// Gives a call to the application: its data, and whether that is all. `None` if the stream was
-    /// reset before. The windows open again for complete data.
-    pub(crate) fn accept(&mut self, key: StreamKey) -> Option<(Vec<u8>, bool)> {
-        let stream = self.streams.get(key)?;
-        stream.is_accepted = true;
-        if !stream.is_received {
-            return Some((Vec::new(), false));
-        }
-        let body = std::mem::take(&mut stream.body);
-        let bytes = std::mem::take(&mut stream.unreleased);
-        self.body_bytes -= body.capacity();
-        self.release_connection(bytes);
-        Some((body, true))
-    }
-
-    /// The data of a body that was received and not read; `None` after its end. The windows open again
-    /// only by [`release`](Self::release).
-    pub(crate) fn poll_body(
-        &mut self,
-        key: StreamKey,
-        context: &Context<'_>,
-    ) -> Poll<Result<Option<Vec<u8>>, Error>> {
-        let Some(stream) = self.streams.get(key) else {
-            return Poll::Ready(Err(self.gone()));
-        };
-        if !stream.body.is_empty() {
-            let body = std::mem::take(&mut stream.body);
-            self.body_bytes -= body.capacity();
-            return Poll::Ready(Ok(Some(body)));
-        }
-        if stream.is_received {
-            return Poll::Ready(Ok(None));
-        }
-        register(&mut stream.reader, context);
-        Poll::Pending
-    }
-
-    /// Whether a body has ended and all of it was read.
-    pub(crate) fn is_body_read(&mut self, key: StreamKey) -> bool {
-        self.streams.get(key).is_some_and(|stream| stream.is_received && stream.body.is_empty())
-    }
-
-    /// The application does not read the body any more. What arrives is dropped.
-    pub(crate) fn drop_body(&mut self, key: StreamKey) {
-        let Some(stream) = self.streams.get(key) else { return };
-        stream.is_body_dropped = true;
-        let (body, bytes) = (std::mem::take(&mut stream.body), stream.unreleased);
-        self.body_bytes -= body.capacity();
-        self.release(key, bytes);
     }
 
     /// Why a stream is gone.

@@ -1,11 +1,9 @@
 //! Applies received frames to the streams and the windows.
 
-use super::{
-    Engine, KEEPALIVE_PING, KeepalivePing, SHUTDOWN_PING, Shutdown, WINDOW_MAX, opened, wake,
-};
+use super::{Engine, Shutdown, WINDOW_MAX, opened, wake};
+use crate::Reason;
 use crate::frame::{self, FrameHeader, flag, kind};
 use crate::streams::StreamKey;
-use crate::{Error, Reason};
 
 /// Response to a request with too large headers.
 const FIELDS_TOO_LARGE: u16 = 431;
@@ -225,30 +223,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Applies PING (RFC 9113, section 6.7).
-    pub(crate) fn receive_ping(
-        &mut self,
-        header: FrameHeader,
-        payload: &[u8],
-    ) -> Result<(), Reason> {
-        if header.stream != 0 {
-            return Err(Reason::PROTOCOL_ERROR);
-        }
-        if payload.len() != SHUTDOWN_PING.len() {
-            return Err(Reason::FRAME_SIZE_ERROR);
-        }
-        if !header.has(flag::ACK) {
-            frame::write(&mut self.output, kind::PING, flag::ACK, 0, payload);
-        } else if payload == SHUTDOWN_PING && self.shutdown == Shutdown::Announced {
-            self.shutdown = Shutdown::Final(self.last_stream);
-            self.write_go_away(self.last_stream, Reason::NO_ERROR);
-        } else if payload == KEEPALIVE_PING && self.ping == KeepalivePing::Sent {
-            self.ping = KeepalivePing::Answered;
-            wake(&mut self.pinger);
-        }
-        Ok(())
-    }
-
     /// Applies WINDOW_UPDATE (RFC 9113, section 6.9).
     pub(crate) fn receive_window_update(&mut self, id: u32, payload: &[u8]) -> Result<(), Reason> {
         let more = i64::from(frame::number(payload)? & 0x7fff_ffff);
@@ -277,24 +251,5 @@ impl Engine {
             wake(&mut stream.sender);
         }
         Ok(())
-    }
-
-    /// Applies GOAWAY of the client (RFC 9113, section 6.8). Its streams are served to their end. With
-    /// an error code it ends the connection.
-    pub(crate) fn receive_go_away(
-        &mut self,
-        header: FrameHeader,
-        payload: &[u8],
-    ) -> Result<(), Error> {
-        if header.stream != 0 {
-            return Err(Error::go_away(Reason::PROTOCOL_ERROR));
-        }
-        let Some((_, [a, b, c, d, ..])) = payload.split_first_chunk::<4>() else {
-            return Err(Error::go_away(Reason::FRAME_SIZE_ERROR));
-        };
-        match Reason(u32::from_be_bytes([*a, *b, *c, *d])) {
-            Reason::NO_ERROR => Ok(()),
-            reason => Err(Error::go_away_by_client(reason)),
-        }
     }
 }

@@ -36,6 +36,8 @@ pub struct Connection<S, H: RequestHead> {
     socket: S,
     engine: SharedEngine,
     receiver: Receiver<H>,
+    /// The socket has output that it was not asked to flush.
+    must_flush: bool,
     /// Present when the connection ends once the output is written: why.
     closing: Option<Result<(), Error>>,
 }
@@ -44,7 +46,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: RequestHead> Connection<S, H> {
     /// The server of a new connection on `socket`. The head of each request begins as a clone of `empty`.
     pub fn new(socket: S, config: Config, empty: H) -> Connection<S, H> {
         let engine = SharedEngine::new(Engine::new(config));
-        Connection { socket, engine, receiver: Receiver::new(config, empty), closing: None }
+        Connection {
+            socket,
+            engine,
+            receiver: Receiver::new(config, empty),
+            must_flush: false,
+            closing: None,
+        }
     }
 
     /// Returns when the client has sent the preface. Fails if it sends anything else, or if the socket
@@ -151,7 +159,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: RequestHead> Connection<S, H> {
     fn poll_write_and_read(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
         let mut engine = self.engine.lock();
         engine.stop_waking();
-        if let Err(error) = ready!(write_output(&mut self.socket, &mut engine, context)) {
+        let flushed = write_output(&mut self.socket, &mut engine, &mut self.must_flush, context);
+        if let Err(error) = ready!(flushed) {
             engine.end(error.clone());
             return Poll::Ready(Err(error));
         }
@@ -194,18 +203,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: RequestHead> Connection<S, H> {
 fn write_output<S: AsyncWrite + Unpin>(
     socket: &mut S,
     engine: &mut Engine,
+    must_flush: &mut bool,
     context: &mut Context<'_>,
 ) -> Poll<Result<(), Error>> {
-    let has_output = !engine.output().is_empty();
     while !engine.output().is_empty() {
         let written = ready!(Pin::new(&mut *socket).poll_write(context, engine.output()))?;
         if written == 0 {
             return Poll::Ready(Err(std::io::Error::from(std::io::ErrorKind::WriteZero).into()));
         }
         engine.advance_output(written);
+        *must_flush = true;
     }
-    if has_output {
+    if *must_flush {
         ready!(Pin::new(socket).poll_flush(context))?;
+        *must_flush = false;
     }
     Poll::Ready(Ok(()))
 }
