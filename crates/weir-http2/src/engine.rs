@@ -9,8 +9,8 @@ use std::task::{Context, Waker};
 use crate::frame;
 use crate::hpack::ResponseEncoder;
 use crate::settings::{self, PeerSettings};
-use crate::streams::{Stream, StreamKey, StreamTable};
-use crate::{Config, Error, Reason};
+use crate::streams::{SenderWait, Stream, StreamKey, StreamTable};
+use crate::{Error, Limits, Reason};
 
 mod body;
 mod receive;
@@ -35,7 +35,7 @@ const RECENT_RESETS: usize = 32;
 /// The state of a connection that its calls share.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) config: Config,
+    pub(crate) limits: Limits,
     pub(crate) streams: StreamTable,
     peer: PeerSettings,
     encoder: ResponseEncoder,
@@ -60,7 +60,7 @@ pub(crate) struct Engine {
     shutdown: Shutdown,
     ping: KeepalivePing,
     pinger: Option<Waker>,
-    /// Some sender waits for room.
+    /// Some sender waits for the connection.
     has_blocked: bool,
     /// The task of the connection, and whether output must wake it.
     task: Option<Waker>,
@@ -71,15 +71,15 @@ pub(crate) struct Engine {
 
 impl Engine {
     /// A connection that has just opened. The output begins with the settings of the server.
-    pub(crate) fn new(config: Config) -> Engine {
+    pub(crate) fn new(limits: Limits) -> Engine {
         let mut output = Vec::with_capacity(64);
-        settings::write(&mut output, &config);
-        let more = config.window.saturating_sub(CONNECTION_WINDOW);
+        settings::write(&mut output, &limits);
+        let more = limits.window.saturating_sub(CONNECTION_WINDOW);
         if more > 0 {
             frame::write_window_update(&mut output, 0, more);
         }
         Engine {
-            config,
+            limits,
             streams: StreamTable::default(),
             peer: PeerSettings::default(),
             encoder: ResponseEncoder::new(),
@@ -157,13 +157,16 @@ impl Engine {
         }
     }
 
+    /// Wakes the senders that wait for the connection, if its window has room. Those that wait for
+    /// their own window stay asleep, or a client could wake many with each frame.
     fn wake_blocked(&mut self) {
-        if !std::mem::take(&mut self.has_blocked) {
+        if !self.has_blocked || self.send_window <= 0 {
             return;
         }
-        for stream in self.streams.iter_mut().filter(|stream| stream.needs_room) {
-            stream.needs_room = false;
-            wake(&mut stream.sender);
+        self.has_blocked = false;
+        let blocked = |stream: &&mut Stream| stream.sender_wait == SenderWait::Connection;
+        for stream in self.streams.iter_mut().filter(blocked) {
+            wake_sender(stream);
         }
     }
 
@@ -213,11 +216,16 @@ impl Engine {
 }
 
 /// Opens a stream with the windows of the connection's settings.
-fn opened(peer: &PeerSettings, config: &Config) -> Stream {
+fn opened(peer: &PeerSettings, limits: &Limits) -> Stream {
     let mut stream = Stream::default();
     stream.send_window = i64::from(peer.initial_window);
-    stream.receive_window = config.window;
+    stream.receive_window = limits.window;
     stream
+}
+
+fn wake_sender(stream: &mut Stream) {
+    stream.sender_wait = SenderWait::Reset;
+    wake(&mut stream.sender);
 }
 
 fn wake(waker: &mut Option<Waker>) {

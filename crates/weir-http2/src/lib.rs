@@ -18,7 +18,7 @@
 //! - **Output is encoded at once.** The frames of a response go into the one output buffer of the
 //!   connection, without a queue per stream. DATA is encoded as far as the client's windows have room. The
 //!   sender keeps the rest and waits.
-//! - **Nothing is read while output waits.** So the output is bounded by [`Config::output_bytes`], and by
+//! - **Nothing is read while output waits.** So the output is bounded by [`Limits::output_bytes`], and by
 //!   the headers and trailers of the open calls.
 //! - **Input is copied, and no read buffer is kept.** A connection without calls has no buffers at all.
 //! - **A closed stream is freed.** A call holds a key, which matches no stream afterwards.
@@ -28,12 +28,12 @@
 //!
 //! [`Connection::memory`] returns the bytes that a connection holds.
 
-mod config;
 mod control_frames;
 mod engine;
 mod error;
 mod frame;
 mod hpack;
+mod limits;
 mod premature_resets;
 mod reason;
 mod receiver;
@@ -42,8 +42,8 @@ mod server;
 mod settings;
 mod streams;
 
-pub use config::Config;
 pub use error::Error;
+pub use limits::Limits;
 pub use reason::Reason;
 pub use request::RequestHead;
 pub use server::{Call, Connection, PingPong, RequestBody, Responder};

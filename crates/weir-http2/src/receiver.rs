@@ -12,7 +12,7 @@ use crate::frame::{FrameHeader, HEADER_BYTES, PAYLOAD_MAX, flag, kind};
 use crate::hpack::Decoder;
 use crate::premature_resets::PrematureResets;
 use crate::streams::StreamKey;
-use crate::{Config, Error, Reason, RequestHead};
+use crate::{Error, Limits, Reason, RequestHead};
 
 mod header_block;
 
@@ -43,11 +43,11 @@ pub(crate) struct Receiver<H> {
     empty: H,
     /// Calls that the application has not accepted.
     arrived: VecDeque<(StreamKey, H)>,
-    limits: Config,
+    limits: Limits,
 }
 
 impl<H: RequestHead> Receiver<H> {
-    pub(crate) fn new(limits: Config, empty: H) -> Receiver<H> {
+    pub(crate) fn new(limits: Limits, empty: H) -> Receiver<H> {
         let repeated = RepeatedRequest::new(empty.clone());
         Receiver {
             preface: 0,

@@ -1,7 +1,7 @@
 //! SETTINGS frames (RFC 9113, section 6.5).
 
 use crate::frame::{self, PAYLOAD_MAX, kind};
-use crate::{Config, Reason};
+use crate::{Limits, Reason};
 
 const HEADER_TABLE_SIZE: u16 = 0x1;
 const ENABLE_PUSH: u16 = 0x2;
@@ -59,12 +59,12 @@ impl PeerSettings {
 }
 
 /// Appends the SETTINGS frame of this server to `out`.
-pub(crate) fn write(out: &mut Vec<u8>, config: &Config) {
+pub(crate) fn write(out: &mut Vec<u8>, limits: &Limits) {
     let mut payload = Vec::with_capacity(3 * SETTING_BYTES);
     for (setting, value) in [
-        (MAX_CONCURRENT_STREAMS, config.max_concurrent_streams),
-        (INITIAL_WINDOW_SIZE, config.window),
-        (MAX_HEADER_LIST_SIZE, config.max_header_bytes),
+        (MAX_CONCURRENT_STREAMS, limits.max_concurrent_streams),
+        (INITIAL_WINDOW_SIZE, limits.window),
+        (MAX_HEADER_LIST_SIZE, limits.max_header_bytes),
     ] {
         payload.extend_from_slice(&setting.to_be_bytes());
         payload.extend_from_slice(&value.to_be_bytes());

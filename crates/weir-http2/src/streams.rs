@@ -14,6 +14,18 @@ pub(crate) struct StreamKey {
     pub(crate) id: u32,
 }
 
+/// What the sender of a stream waits for. A reset always wakes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SenderWait {
+    /// Nothing, or a reset alone.
+    #[default]
+    Reset,
+    /// Room in the window of its stream.
+    Window,
+    /// Room in the window of the connection or in the output.
+    Connection,
+}
+
 /// One stream that is open or half-closed.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
@@ -27,8 +39,7 @@ pub(crate) struct Stream {
     pub(crate) is_body_dropped: bool,
     /// The response has ended.
     pub(crate) is_sent: bool,
-    /// The sender waits for room, and not only for a reset.
-    pub(crate) needs_room: bool,
+    pub(crate) sender_wait: SenderWait,
     /// Bytes that the server may send.
     pub(crate) send_window: i64,
     /// Bytes that the client may send.
@@ -149,8 +160,8 @@ mod tests {
         fn only_open_streams_are_found(
             steps in prop::collection::vec((any::<bool>(), 0..64_usize), 1..300)
         ) {
-            let (mut table, mut open, mut closed) = (StreamTable::default(), Vec::new(), Vec::new());
-            let mut next = 1;
+            let (mut table, mut next) = (StreamTable::default(), 1);
+            let (mut open, mut closed) = (Vec::new(), Vec::new());
             for (opens, at) in steps {
                 if opens || open.is_empty() {
                     open.push(table.open(next, Stream::default()));

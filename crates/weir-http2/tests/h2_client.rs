@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, Request};
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::Notify;
 use tokio::time::timeout;
-use weir_http2::{Call, Config, Connection, Error, Reason, RequestHead};
+use weir_http2::{Call, Connection, Error, Limits, Reason, RequestHead};
 
 /// The path and the number of fields of a request.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +39,8 @@ struct Control {
 }
 
 /// Serves a connection until it ends: each call in a task, which sends the request back.
-async fn serve(socket: DuplexStream, config: Config, control: Arc<Control>) -> Result<(), Error> {
-    let mut connection = Connection::new(socket, config, Head::default());
+async fn serve(socket: DuplexStream, limits: Limits, control: Arc<Control>) -> Result<(), Error> {
+    let mut connection = Connection::new(socket, limits, Head::default());
     poll_fn(|context| connection.poll_open(context)).await?;
     loop {
         let calls = poll_fn(|context| connection.poll_calls(context));
@@ -90,12 +90,12 @@ type Served = tokio::task::JoinHandle<Result<(), Error>>;
 
 /// A client, the task of its connection, and the task of the server.
 async fn connect(
-    config: Config,
+    limits: Limits,
     client: &h2::client::Builder,
 ) -> (SendRequest<Bytes>, Arc<Control>, Served) {
     let (near, far) = duplex(32 * 1024);
     let control = Arc::<Control>::default();
-    let served = tokio::spawn(serve(far, config, Arc::clone(&control)));
+    let served = tokio::spawn(serve(far, limits, Arc::clone(&control)));
     let (send, connection) = client.handshake(near).await.expect("a server");
     tokio::spawn(async move { drop(connection.await) });
     (send, control, served)
@@ -134,11 +134,11 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
 
 #[tokio::test]
 async fn messages_of_all_sizes_come_back() {
-    let small = Config { window: 65_535, output_bytes: 5000, ..Config::default() };
+    let small = Limits { window: 65_535, output_bytes: 5000, ..Limits::default() };
     let mut narrow = h2::client::Builder::new();
     narrow.initial_window_size(1000).initial_connection_window_size(70_000);
-    for (config, client) in [(Config::default(), h2::client::Builder::new()), (small, narrow)] {
-        let (client, _, _) = connect(config, &client).await;
+    for (limits, client) in [(Limits::default(), h2::client::Builder::new()), (small, narrow)] {
+        let (client, _, _) = connect(limits, &client).await;
         for length in [0, 1, 100, 16_384, 16_385, 65_535, 65_536, 3_000_000] {
             let data = text(length);
             assert_eq!(in_time(call(&client, "/echo", data.clone())).await.unwrap(), data);
@@ -148,7 +148,7 @@ async fn messages_of_all_sizes_come_back() {
 
 #[tokio::test]
 async fn many_calls_run_at_a_time() {
-    let (client, control, _) = connect(Config::default(), &h2::client::Builder::new()).await;
+    let (client, control, _) = connect(Limits::default(), &h2::client::Builder::new()).await;
     let calls = (0..3000).map(|index| {
         let client = client.clone();
         tokio::spawn(async move {
@@ -164,7 +164,7 @@ async fn many_calls_run_at_a_time() {
 
 #[tokio::test]
 async fn a_reset_ends_its_call() {
-    let (client, control, _) = connect(Config::default(), &h2::client::Builder::new()).await;
+    let (client, control, _) = connect(Limits::default(), &h2::client::Builder::new()).await;
     let mut ready = client.clone().ready().await.unwrap();
     let (_, mut body) = ready.send_request(post("/wait"), false).unwrap();
     call(&client, "/echo", text(10)).await.unwrap();
@@ -180,7 +180,7 @@ async fn a_reset_ends_its_call() {
 
 #[tokio::test]
 async fn a_shutdown_waits_for_open_calls() {
-    let (client, control, served) = connect(Config::default(), &h2::client::Builder::new()).await;
+    let (client, control, served) = connect(Limits::default(), &h2::client::Builder::new()).await;
     let mut ready = client.clone().ready().await.unwrap();
     let (response, mut body) = ready.send_request(post("/late"), false).unwrap();
     let head = in_time(response).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_shutdown_waits_for_open_calls() {
 #[tokio::test]
 async fn pings_are_answered() {
     let (near, far) = duplex(32 * 1024);
-    let mut server = Connection::new(far, Config::default(), Head::default());
+    let mut server = Connection::new(far, Limits::default(), Head::default());
     let pings = server.ping_pong();
     let client = tokio::spawn(async move {
         let (_client, connection) = h2::client::handshake(near).await.unwrap();

@@ -11,7 +11,7 @@ impl Engine {
     /// Opens the window of the connection by `bytes`, and announces that when half of it is open.
     pub(super) fn release_connection(&mut self, bytes: u32) {
         self.unannounced += bytes;
-        if self.unannounced >= self.config.window / 2 && self.unannounced > 0 {
+        if self.unannounced >= self.limits.window / 2 && self.unannounced > 0 {
             let more = std::mem::take(&mut self.unannounced);
             self.receive_window += more;
             frame::write_window_update(&mut self.output, 0, more);
@@ -21,7 +21,7 @@ impl Engine {
 
     /// Opens the windows of the client by `bytes` of a body.
     pub(crate) fn release(&mut self, key: StreamKey, bytes: u32) {
-        let window = self.config.window;
+        let window = self.limits.window;
         let Some(stream) = self.streams.get(key) else { return };
         let bytes = bytes.min(stream.unreleased);
         stream.unreleased -= bytes;

@@ -1,9 +1,9 @@
 //! Applies received frames to the streams and the windows.
 
-use super::{Engine, Shutdown, WINDOW_MAX, opened, wake};
+use super::{Engine, Shutdown, WINDOW_MAX, opened, wake, wake_sender};
 use crate::Reason;
 use crate::frame::{self, FrameHeader, flag, kind};
-use crate::streams::StreamKey;
+use crate::streams::{SenderWait, Stream, StreamKey};
 
 /// Response to a request with too large headers.
 const FIELDS_TOO_LARGE: u16 = 431;
@@ -52,10 +52,10 @@ impl Engine {
         content_length: Option<u64>,
         ends: bool,
     ) -> Result<Option<StreamKey>, Reason> {
-        if self.streams.len() >= self.config.max_concurrent_streams as usize {
+        if self.streams.len() >= self.limits.max_concurrent_streams as usize {
             return self.fail(stream, Reason::REFUSED_STREAM).map(|()| None);
         }
-        let mut new = opened(&self.peer, &self.config);
+        let mut new = opened(&self.peer, &self.limits);
         new.content_left = content_length;
         new.is_received = ends;
         Ok(Some(self.streams.open(stream, new)))
@@ -63,7 +63,7 @@ impl Engine {
 
     /// Responds to a request with too large headers.
     pub(crate) fn refuse_fields(&mut self, stream: u32, ends: bool) -> Result<(), Reason> {
-        let mut new = opened(&self.peer, &self.config);
+        let mut new = opened(&self.peer, &self.limits);
         (new.is_received, new.is_accepted) = (ends, true);
         let key = self.streams.open(stream, new);
         self.send_block(key, Some(FIELDS_TOO_LARGE), std::iter::empty(), true);
@@ -100,7 +100,7 @@ impl Engine {
 
     fn count_error(&mut self) -> Result<(), Reason> {
         self.error_resets += 1;
-        match self.error_resets > self.config.max_error_resets {
+        match self.error_resets > self.limits.max_error_resets {
             true => Err(Reason::ENHANCE_YOUR_CALM),
             false => Ok(()),
         }
@@ -123,9 +123,10 @@ impl Engine {
         self.receive_window = window.ok_or(Reason::FLOW_CONTROL_ERROR)?;
         let Some(key) = self.streams.find(id) else {
             self.release_connection(bytes);
-            if !self.is_ignored(id) {
-                self.write_reset(id, Reason::STREAM_CLOSED);
+            if self.is_ignored(id) {
+                return Ok(!data.is_empty());
             }
+            frame::write_reset(&mut self.output, id, Reason::STREAM_CLOSED);
             return Ok(false);
         };
         let Some(stream) = self.streams.get(key) else { return Ok(false) };
@@ -186,7 +187,7 @@ impl Engine {
         if let Some(key) = self.streams.find(id) {
             self.free(key);
         }
-        if self.pending_resets > self.config.max_pending_resets {
+        if self.pending_resets > self.limits.max_pending_resets {
             return Err(Reason::ENHANCE_YOUR_CALM);
         }
         Ok(())
@@ -216,8 +217,8 @@ impl Engine {
                 if stream.send_window > WINDOW_MAX {
                     return Err(Reason::FLOW_CONTROL_ERROR);
                 }
+                wake_for_window(stream);
             }
-            self.wake_blocked();
         }
         frame::write(&mut self.output, kind::SETTINGS, flag::ACK, 0, &[]);
         Ok(())
@@ -247,9 +248,14 @@ impl Engine {
         if stream.send_window > WINDOW_MAX {
             return self.fail(id, Reason::FLOW_CONTROL_ERROR);
         }
-        if std::mem::take(&mut stream.needs_room) {
-            wake(&mut stream.sender);
-        }
+        wake_for_window(stream);
         Ok(())
+    }
+}
+
+/// Wakes the sender of a stream that waits for its window, if that has room now.
+fn wake_for_window(stream: &mut Stream) {
+    if stream.sender_wait == SenderWait::Window && stream.send_window > 0 {
+        wake_sender(stream);
     }
 }

@@ -4,13 +4,13 @@ use std::task::{Context, Poll};
 
 use super::{Engine, register};
 use crate::frame::{self, FrameHeader, HEADER_BYTES, PAYLOAD_MAX, flag, kind};
-use crate::streams::StreamKey;
+use crate::streams::{SenderWait, StreamKey};
 use crate::{Error, Reason};
 
 impl Engine {
     /// The bytes of DATA that may be sent now.
     pub(crate) fn room(&mut self, key: StreamKey) -> usize {
-        let output = self.config.output_bytes.saturating_sub(self.output.len() - self.written);
+        let output = self.limits.output_bytes.saturating_sub(self.output.len() - self.written);
         let connection = self.send_window;
         let Some(stream) = self.streams.get(key) else { return 0 };
         let window = stream.send_window.min(connection).max(0);
@@ -30,8 +30,11 @@ impl Engine {
         }
         let Some(stream) = self.streams.get(key) else { return Poll::Ready(Err(self.gone())) };
         register(&mut stream.sender, context);
-        stream.needs_room = true;
-        self.has_blocked = true;
+        stream.sender_wait = match stream.send_window > 0 {
+            true => SenderWait::Connection,
+            false => SenderWait::Window,
+        };
+        self.has_blocked |= stream.sender_wait == SenderWait::Connection;
         Poll::Pending
     }
 

@@ -33,14 +33,14 @@ pub(super) struct Wire {
 
 impl Wire {
     /// A connection before its preface.
-    pub(super) fn closed(config: Config) -> Wire {
-        let receiver = Receiver::new(config, Fields::default());
-        Wire { receiver, engine: Engine::new(config) }
+    pub(super) fn closed(limits: Limits) -> Wire {
+        let receiver = Receiver::new(limits, Fields::default());
+        Wire { receiver, engine: Engine::new(limits) }
     }
 
     /// A connection after its preface and settings, and the server's.
-    pub(super) fn open(config: Config) -> Wire {
-        let mut wire = Wire::closed(config);
+    pub(super) fn open(limits: Limits) -> Wire {
+        let mut wire = Wire::closed(limits);
         wire.send(PREFACE).unwrap();
         wire.send(&frame(kind::SETTINGS, 0, 0, &[])).unwrap();
         wire.sent();
@@ -109,7 +109,7 @@ pub(super) fn no_waker() -> Context<'static> {
 
 #[test]
 fn a_call_is_received_and_answered() {
-    let mut wire = Wire::open(Config::default());
+    let mut wire = Wire::open(Limits::default());
     let call = [request(1, 0), data(1, flag::END_STREAM, b"hello")].concat();
     wire.send(&call).unwrap();
     let (key, fields, body) = wire.accept().unwrap();
@@ -130,7 +130,7 @@ fn a_call_is_received_and_answered() {
 
 #[test]
 fn a_repeated_block_has_the_same_fields() {
-    let mut wire = Wire::open(Config::default());
+    let mut wire = Wire::open(Limits::default());
     // A block that stores a field, the same again, and one that depends on the table.
     let stores = [&REQUEST[..], &[0x40, 1, b'b', 1, b'1']].concat();
     let refers = [&REQUEST[..], &[0xbe]].concat();
@@ -147,7 +147,7 @@ fn a_repeated_block_has_the_same_fields() {
 
 #[test]
 fn a_graceful_shutdown_takes_two_steps() {
-    let mut wire = Wire::open(Config::default());
+    let mut wire = Wire::open(Limits::default());
     wire.send(&request(1, flag::END_STREAM)).unwrap();
     wire.engine.begin_shutdown();
     wire.engine.begin_shutdown();
@@ -180,7 +180,7 @@ fn a_call_that_is_dropped_is_reset() {
         (true, false, Some(Reason::NO_ERROR)),
         (true, true, None),
     ] {
-        let mut wire = Wire::open(Config::default());
+        let mut wire = Wire::open(Limits::default());
         wire.send(&request(1, if ends { flag::END_STREAM } else { 0 })).unwrap();
         let (key, ..) = wire.accept().unwrap();
         if responds {
@@ -201,7 +201,7 @@ fn a_call_that_is_dropped_is_reset() {
 
 #[test]
 fn a_large_header_block_is_continued() {
-    let mut wire = Wire::open(Config::default());
+    let mut wire = Wire::open(Limits::default());
     wire.send(&request(1, flag::END_STREAM)).unwrap();
     let (key, ..) = wire.accept().unwrap();
     let long = vec![b'x'; 40_000];

@@ -26,7 +26,7 @@ impl RequestBody {
         RequestBody { received: Bytes::new(), stream: Some((engine, key)) }
     }
 
-    /// The next data; `None` after the end. The data is a copy of its own, and keeps no other memory.
+    /// The next data; `None` after the end. The data is a copy, and keeps no other memory.
     /// Fails if the stream was reset or the connection has ended.
     ///
     /// The client's flow-control windows stay closed for the data until

@@ -11,7 +11,7 @@ use super::shared::SharedEngine;
 use super::{PingPong, RequestBody, Responder};
 use crate::engine::Engine;
 use crate::receiver::Receiver;
-use crate::{Config, Error, Reason, RequestHead};
+use crate::{Error, Limits, Reason, RequestHead};
 
 /// Bytes of one read. The buffer is on the stack, so no connection keeps it.
 const READ_BYTES: usize = 16 * 1024;
@@ -44,12 +44,12 @@ pub struct Connection<S, H: RequestHead> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin, H: RequestHead> Connection<S, H> {
     /// The server of a new connection on `socket`. The head of each request begins as a clone of `empty`.
-    pub fn new(socket: S, config: Config, empty: H) -> Connection<S, H> {
-        let engine = SharedEngine::new(Engine::new(config));
+    pub fn new(socket: S, limits: Limits, empty: H) -> Connection<S, H> {
+        let engine = SharedEngine::new(Engine::new(limits));
         Connection {
             socket,
             engine,
-            receiver: Receiver::new(config, empty),
+            receiver: Receiver::new(limits, empty),
             must_flush: false,
             closing: None,
         }
@@ -135,6 +135,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: RequestHead> Connection<S, H> {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
+    }
+
+    /// The socket.
+    pub fn socket(&self) -> &S {
+        &self.socket
     }
 
     /// Bytes that the connection holds in memory, with its streams, their bodies, and the output.

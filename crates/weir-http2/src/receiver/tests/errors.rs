@@ -14,10 +14,10 @@ fn a_connection_begins_with_the_preface_and_settings() {
         ("an acknowledgement", &[PREFACE, &frame(kind::SETTINGS, 1, 0, &[])[..]].concat()),
     ];
     for (what, bytes) in table {
-        let mut wire = Wire::closed(Config::default());
+        let mut wire = Wire::closed(Limits::default());
         assert_eq!(wire.send(bytes), Err(Reason::PROTOCOL_ERROR), "{what}");
     }
-    let mut wire = Wire::closed(Config::default());
+    let mut wire = Wire::closed(Limits::default());
     assert!(PREFACE.iter().all(|byte| !wire.receiver.is_open() && wire.send(&[*byte]).is_ok()));
     assert!(wire.receiver.is_open());
 }
@@ -76,7 +76,7 @@ fn errors_of_the_connection_have_their_reason() {
         ("WINDOW_UPDATE of an idle stream", frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]), protocol),
     ];
     for (what, bytes, reason) in table {
-        let mut wire = Wire::open(Config::default());
+        let mut wire = Wire::open(Limits::default());
         assert_eq!(wire.send(&bytes), Err(reason), "{what}");
     }
 }
@@ -145,7 +145,7 @@ fn errors_of_a_stream_reset_it_alone() {
         ),
     ];
     for (what, bytes, reason) in table {
-        let mut wire = Wire::open(Config::default());
+        let mut wire = Wire::open(Limits::default());
         assert_eq!(wire.send(&bytes), Ok(()), "{what}");
         let reset = (RST_STREAM, 0, 1, reason.0.to_be_bytes().to_vec());
         assert_eq!(wire.sent(), [reset], "{what}");
@@ -204,7 +204,7 @@ fn valid_frames_are_accepted() {
         ),
     ];
     for (what, bytes, body) in table {
-        let mut wire = Wire::open(Config::default());
+        let mut wire = Wire::open(Limits::default());
         assert_eq!(wire.send(&bytes), Ok(()), "{what}");
         let (_, fields, received) = wire.accept().unwrap();
         assert_eq!((fields.0.len(), received), (4, Some((body.to_vec(), true))), "{what}");
@@ -214,7 +214,7 @@ fn valid_frames_are_accepted() {
 
 #[test]
 fn too_large_headers_are_refused() {
-    let config = Config { max_header_bytes: 1000, ..Config::default() };
+    let limits = Limits { max_header_bytes: 1000, ..Limits::default() };
     let long = |length: usize| {
         let [a, b] = ((length - 127) as u16).to_be_bytes();
         let length = [0x7f, b & 0x7f | 0x80, a << 1 | b >> 7];
@@ -226,7 +226,7 @@ fn too_large_headers_are_refused() {
         ]
         .concat()
     };
-    let mut wire = Wire::open(config);
+    let mut wire = Wire::open(limits);
     let list = 7 + 4 + 7 + 4 + 5 + 2 + 10 + 1 + 4 * 32;
     wire.send(&frame(kind::HEADERS, END, 1, &long(1000 - list - 33))).unwrap();
     assert!(wire.accept().is_some());
@@ -243,12 +243,12 @@ fn too_large_headers_are_refused() {
 #[test]
 fn floods_end_the_connection() {
     use kind::*;
-    let config = Config {
+    let limits = Limits {
         max_control_frames: 10,
         max_pending_resets: 5,
         max_error_resets: 7,
         max_concurrent_streams: 3,
-        ..Config::default()
+        ..Limits::default()
     };
     type Flood = (&'static str, fn(u32) -> Vec<u8>, u32);
     let table: [Flood; 8] = [
@@ -292,7 +292,7 @@ fn floods_end_the_connection() {
         ),
     ];
     for (what, flood, passes) in table {
-        let mut wire = Wire::open(config);
+        let mut wire = Wire::open(limits);
         let sent = (0..100).take_while(|index| wire.send(&flood(*index)).is_ok()).count();
         // The settings cost one.
         assert!(sent as u32 <= passes && sent as u32 + 2 >= passes, "{what}: {sent}");

@@ -35,7 +35,7 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
 /// Everything that can be seen of a connection after it has received `pieces`: how it ended, its calls,
 /// and what it sent.
 fn outcome(pieces: &[&[u8]]) -> (Result<(), Reason>, Vec<Fields>, Vec<Sent>) {
-    let mut wire = Wire::open(Config::default());
+    let mut wire = Wire::open(Limits::default());
     let end = pieces.iter().try_for_each(|piece| wire.send(piece));
     let calls = std::iter::from_fn(|| wire.accept()).map(|(_, fields, _)| fields).collect();
     (end, calls, wire.sent())
@@ -65,8 +65,8 @@ proptest! {
     fn memory_is_bounded(
         steps in prop::collection::vec((any_frame(), 0..8_u8), 1..60),
     ) {
-        let config = Config { max_concurrent_streams: 8, window: 70_000, ..Config::default() };
-        let mut wire = Wire::open(config);
+        let limits = Limits { max_concurrent_streams: 8, window: 70_000, ..Limits::default() };
+        let mut wire = Wire::open(limits);
         let mut keys = Vec::new();
         for (bytes, action) in steps {
             if wire.send(&bytes).is_err() {

@@ -14,7 +14,7 @@ fn settings(setting: u8, value: u32) -> Vec<u8> {
 
 #[test]
 fn data_over_a_window_is_an_error() {
-    let mut wire = Wire::open(Config { window: 70_000, ..Config::default() });
+    let mut wire = Wire::open(Limits { window: 70_000, ..Limits::default() });
     let piece = vec![7; 14_000];
     wire.send(&request(1, 0)).unwrap();
     for _ in 0..5 {
@@ -24,7 +24,7 @@ fn data_over_a_window_is_an_error() {
     assert_eq!(wire.send(&data(1, 0, b"x")), Err(Reason::FLOW_CONTROL_ERROR));
 
     // Padding counts, and opens the windows again at once.
-    let mut wire = Wire::open(Config { window: 70_000, ..Config::default() });
+    let mut wire = Wire::open(Limits { window: 70_000, ..Limits::default() });
     wire.send(&request(1, 0)).unwrap();
     let padded = frame(kind::DATA, flag::PADDED, 1, &[&[255], &[0; 255][..]].concat());
     (0..1000).for_each(|_| {
@@ -36,7 +36,7 @@ fn data_over_a_window_is_an_error() {
 
 #[test]
 fn windows_open_when_data_was_read() {
-    let mut wire = Wire::open(Config { window: 70_000, ..Config::default() });
+    let mut wire = Wire::open(Limits { window: 70_000, ..Limits::default() });
     wire.send(&[request(1, 0), request(3, 0)].concat()).unwrap();
     let (key, ..) = wire.accept().unwrap();
     let (other, ..) = wire.accept().unwrap();
@@ -70,7 +70,7 @@ fn windows_open_when_data_was_read() {
 
 #[test]
 fn responses_wait_for_the_windows_of_the_client() {
-    let mut wire = Wire::open(Config::default());
+    let mut wire = Wire::open(Limits::default());
     wire.send(&[settings(4, 10), request(1, flag::END_STREAM)].concat()).unwrap();
     wire.sent();
     let (key, ..) = wire.accept().unwrap();
@@ -95,7 +95,7 @@ fn responses_wait_for_the_windows_of_the_client() {
 
 #[test]
 fn responses_wait_until_the_output_was_written() {
-    let mut wire = Wire::open(Config { output_bytes: 1000, ..Config::default() });
+    let mut wire = Wire::open(Limits { output_bytes: 1000, ..Limits::default() });
     wire.send(&request(1, flag::END_STREAM)).unwrap();
     let (key, ..) = wire.accept().unwrap();
     assert_eq!(wire.engine.room(key), 1000);
@@ -109,7 +109,7 @@ fn responses_wait_until_the_output_was_written() {
 
 #[test]
 fn a_window_of_a_new_setting_may_overflow() {
-    let mut wire = Wire::open(Config::default());
+    let mut wire = Wire::open(Limits::default());
     wire.send(&[request(1, 0), update(1, 1 << 30)].concat()).unwrap();
     let large = settings(4, (1 << 31) - 1);
     assert_eq!(wire.send(&large), Err(Reason::FLOW_CONTROL_ERROR));

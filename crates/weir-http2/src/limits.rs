@@ -2,7 +2,7 @@
 
 /// The limits of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct Limits {
     /// The window of received data in bytes, of each stream and of the connection. From 65 535 to
     /// 2 147 483 647.
     pub window: u32,
@@ -25,9 +25,9 @@ pub struct Config {
     pub output_bytes: usize,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
             window: 1 << 20,
             max_concurrent_streams: 1024,
             max_header_bytes: 16 * 1024,
