@@ -96,8 +96,4 @@ impl Decide for Service {
         let RequestRecorder { traces, records, log, .. } = &*self.recorder;
         traces.is_some() || records.is_some() || log.is_on()
     }
-
-    fn may_wait(&self) -> bool {
-        self.limiter.backend().memory().is_none()
-    }
 }

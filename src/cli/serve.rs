@@ -74,7 +74,7 @@ fn start_log(log: &settings::LogSettings) -> anyhow::Result<()> {
 /// The lines that `level` (`log.level`) selects. Directives of `level` follow in the list, so one that
 /// names a library takes precedence.
 ///
-/// - h2 logs a warning per misbehaving connection, so clients would control the size of the log.
+/// - h2, in the clients of collectors and of xDS, logs a warning for each connection that misbehaves.
 /// - notify and mio log every file event. A log in a watched folder causes such an event with every
 ///   line, and would therefore grow without end.
 fn filter(level: &str) -> anyhow::Result<EnvFilter> {

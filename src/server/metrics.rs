@@ -18,7 +18,7 @@ pub struct PartMemory {
 pub struct ClientMemory {
     /// Connections, each at a fixed cost.
     pub connections: PartMemory,
-    /// What h2 buffers for connections in addition.
+    /// What connections buffer in addition.
     pub buffers: PartMemory,
     /// Calls that wait for their client.
     pub waiting: PartMemory,

@@ -50,7 +50,12 @@ const WORDS: &[(&str, Where, &str)] = &[
         "Instant::now",
         // Connection timeouts use tokio's clock, which decides no request; a load generator
         // measures.
-        Where::Only(&["src/time", "src/server/grpc/io", "crates/weir-bench/src"]),
+        Where::Only(&[
+            "src/time",
+            "src/server/grpc/io",
+            "crates/weir-bench/src",
+            "crates/weir-http2/src/server",
+        ]),
         "time is an argument; only a Clock reads it",
     ),
     ("thread::sleep", Where::Only(&[]), "a sleeping thread serves no call"),
@@ -81,6 +86,12 @@ const WORDS: &[(&str, Where, &str)] = &[
         "edge only: one adapter of the server, the commands, the exporter, the xDS client, and the \
          tower layer",
     ),
+    (
+        "h2::",
+        Where::Only(&["src/cli", "crates/weir-bench/src"]),
+        "clients only: the server is weir-http2",
+    ),
+    ("weir_http2::", Where::Only(&["src/server/grpc"]), "one module serves gRPC"),
     ("tonic::codegen", Where::Only(&[]), "tonic hides it: it is for generated code"),
     ("opentelemetry", Where::Only(&["src/telemetry"]), "one folder sends to collectors"),
     ("weir_bench::", Where::Only(&["src/cli/bench"]), "only one command puts load on a service"),

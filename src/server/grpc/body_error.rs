@@ -6,13 +6,13 @@ use super::status::{GrpcCode, GrpcStatus};
 #[derive(Debug)]
 pub(super) enum BodyError {
     /// The stream was reset, or its connection has ended.
-    Stream(h2::Error),
+    Stream(weir_http2::Error),
     /// The server rejects more bytes.
     Refused(GrpcStatus),
 }
 
-impl From<h2::Error> for BodyError {
-    fn from(error: h2::Error) -> BodyError {
+impl From<weir_http2::Error> for BodyError {
+    fn from(error: weir_http2::Error) -> BodyError {
         BodyError::Stream(error)
     }
 }

@@ -1,64 +1,48 @@
-//! What weir reads of a call's headers. The headers themselves are dropped before the call starts:
-//! 400 short ones take 80 kB, and a call may wait for seconds.
+//! What weir keeps of a call's headers.
 
 use std::time::Duration;
 
-use http::header::{ALLOW, CONTENT_TYPE};
-use http::request::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Method, Request, Uri};
 
 use super::status::GRPC;
-use super::timeout;
 use crate::descriptor::TraceContext;
 
 const GRPC_ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 const GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
-const INSTANCE: HeaderName = HeaderName::from_static("x-weir-instance");
-const POST: HeaderValue = HeaderValue::from_static("POST");
 
-/// The content type of gRPC calls, which a format may follow.
-const APPLICATION_GRPC: &[u8] = b"application/grpc";
-
-/// The longest name of an instance, in bytes.
-const INSTANCE_BYTES_MAX: usize = 64;
-
-/// What weir reads of a call's headers.
+/// What weir keeps of a call's headers. `request_fields.rs` reads them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct CallHead {
-    timeout: Option<Duration>,
-    compression: Option<Box<Compression>>,
-    trace: Option<Box<Trace>>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) rare: Option<Box<RareHeaders>>,
 }
 
-/// The headers of a compressed call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Compression {
-    encoding: HeaderValue,
-    accepted: Option<HeaderValue>,
-}
-
-/// The trace context of the caller.
+/// Headers that few calls have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Trace {
-    parent: Option<Box<str>>,
-    state: Option<Box<str>>,
-}
-
-/// The name by which a client of quotas is known again after it has reconnected; `None` if it has none,
-/// or one that is too long or not printable ASCII.
-pub(super) fn instance_name(headers: &HeaderMap) -> Option<&str> {
-    let name = headers.get(INSTANCE)?.to_str().ok()?.trim();
-    (!name.is_empty() && name.len() <= INSTANCE_BYTES_MAX).then_some(name)
+pub(super) struct RareHeaders {
+    /// The encoding of a compressed call.
+    pub(super) encoding: Option<HeaderValue>,
+    /// The encodings of the response that the client accepts.
+    pub(super) accepted: Option<HeaderValue>,
+    /// The trace context of the caller.
+    pub(super) trace_parent: Option<Box<str>>,
+    pub(super) trace_state: Option<Box<str>>,
+    /// The name of a client of quotas.
+    pub(super) instance: Option<Box<str>>,
 }
 
 impl CallHead {
-    /// Reads `headers`, and the caller's trace context only if requests are traced.
-    pub(super) fn read(headers: &HeaderMap, is_traced: bool) -> CallHead {
-        CallHead {
-            timeout: timeout::of(headers),
-            compression: Compression::read(headers),
-            trace: is_traced.then(|| Box::new(Trace::read(headers))),
+    /// The head without what is not needed: the accepted encodings of a call that is not compressed.
+    pub(super) fn finished(mut self) -> CallHead {
+        let Some(rare) = &mut self.rare else { return self };
+        if rare.encoding.as_ref().is_none_or(|encoding| encoding == "identity") {
+            (rare.encoding, rare.accepted) = (None, None);
         }
+        if **rare == RareHeaders::default() {
+            self.rare = None;
+        }
+        self
     }
 
     /// The time that the caller waits, less the margin.
@@ -68,22 +52,31 @@ impl CallHead {
 
     /// Whether the messages of the call are compressed.
     pub(super) fn is_compressed(&self) -> bool {
-        self.compression.is_some()
+        self.rare.as_ref().is_some_and(|rare| rare.encoding.is_some())
     }
 
     /// The trace context of the caller; empty unless requests are traced.
     pub(super) fn trace(&self) -> TraceContext<'_> {
-        let Some(trace) = &self.trace else { return TraceContext::default() };
-        TraceContext { traceparent: trace.parent.as_deref(), tracestate: trace.state.as_deref() }
+        let Some(rare) = &self.rare else { return TraceContext::default() };
+        TraceContext {
+            traceparent: rare.trace_parent.as_deref(),
+            tracestate: rare.trace_state.as_deref(),
+        }
+    }
+
+    /// The name of a client of quotas.
+    pub(super) fn into_instance(self) -> Option<Box<str>> {
+        self.rare.and_then(|rare| rare.instance)
     }
 
     /// Bytes of the texts.
     pub(super) fn bytes(&self) -> usize {
-        let trace = self.trace();
-        let compression = self.compression.as_ref().map_or(0, |compression| {
-            compression.encoding.len() + compression.accepted.as_ref().map_or(0, HeaderValue::len)
-        });
-        compression + trace.traceparent.map_or(0, str::len) + trace.tracestate.map_or(0, str::len)
+        let Some(rare) = &self.rare else { return 0 };
+        let headers =
+            [&rare.encoding, &rare.accepted].map(|one| one.as_ref().map_or(0, HeaderValue::len));
+        let texts = [&rare.trace_parent, &rare.trace_state, &rare.instance];
+        let texts = texts.map(|one| one.as_ref().map_or(0, |text| text.len()));
+        headers.iter().chain(&texts).sum()
     }
 
     /// A request to tonic with `body`. Its extensions have the head.
@@ -97,9 +90,11 @@ impl CallHead {
         *request.uri_mut() = Uri::from_static(path);
         let headers = request.headers_mut();
         headers.insert(CONTENT_TYPE, GRPC);
-        if let Some(compression) = &self.compression {
-            headers.insert(GRPC_ENCODING, compression.encoding.clone());
-            if let Some(accepted) = &compression.accepted {
+        if let Some(rare) = &self.rare
+            && let Some(encoding) = &rare.encoding
+        {
+            headers.insert(GRPC_ENCODING, encoding.clone());
+            if let Some(accepted) = &rare.accepted {
                 headers.insert(GRPC_ACCEPT_ENCODING, accepted.clone());
             }
         }
@@ -108,52 +103,23 @@ impl CallHead {
     }
 }
 
-impl Compression {
-    /// `None` if the messages are sent as they are.
-    fn read(headers: &HeaderMap) -> Option<Box<Compression>> {
-        let encoding = headers.get(GRPC_ENCODING)?;
-        if encoding.as_bytes() == b"identity" {
-            return None;
-        }
-        let (encoding, accepted) = (encoding.clone(), headers.get(GRPC_ACCEPT_ENCODING).cloned());
-        Some(Box::new(Compression { encoding, accepted }))
-    }
-}
-
-impl Trace {
-    fn read(headers: &HeaderMap) -> Trace {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let [parent, state] = ["traceparent", "tracestate"].map(|name| text(name).map(Box::from));
-        Trace { parent, state }
-    }
-}
-
-/// The response to a request that is no gRPC call: 405 for another method than POST, and 415 for
-/// another content type
-/// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md>).
-pub(super) fn not_grpc(head: &Parts) -> Option<Response<()>> {
-    let refused = |status| {
-        let mut response = Response::new(());
-        *response.status_mut() = status;
-        response
-    };
-    if head.method != Method::POST {
-        let mut response = refused(StatusCode::METHOD_NOT_ALLOWED);
-        response.headers_mut().insert(ALLOW, POST);
-        return Some(response);
-    }
-    let content_type = head.headers.get(CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-    let format = content_type
-        .split_at_checked(APPLICATION_GRPC.len())
-        .filter(|(kind, _)| kind.eq_ignore_ascii_case(APPLICATION_GRPC))
-        .map(|(_, format)| format);
-    let is_grpc = matches!(format, Some([] | [b'+' | b';', ..]));
-    (!is_grpc).then(|| refused(StatusCode::UNSUPPORTED_MEDIA_TYPE))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use http::HeaderMap;
+    use weir_http2::RequestHead;
+
+    use crate::server::grpc::request_fields::RequestFields;
+
+    /// The head of a call with these headers, and the headers of its request to tonic.
+    fn head(pairs: &[(&str, &str)], is_traced: bool) -> CallHead {
+        let mut fields = RequestFields::new(is_traced);
+        for (name, value) in pairs {
+            fields.field(name.as_bytes(), value.as_bytes());
+        }
+        fields.into_head()
+    }
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let pair = |(name, value): &(&'static str, &'static str)| {
@@ -164,15 +130,15 @@ mod tests {
 
     #[test]
     fn a_head_has_what_a_call_needs() {
-        let all = headers(&[
+        let all = [
             ("grpc-timeout", "20m"),
-            ("grpc-encoding", "gzip"),
             ("grpc-accept-encoding", "identity,gzip"),
+            ("grpc-encoding", "gzip"),
             ("traceparent", "00-1-2-01"),
             ("tracestate", "a=b"),
             ("x-other", "text"),
-        ]);
-        let head = CallHead::read(&all, true);
+        ];
+        let head = head(&all, true);
         assert_eq!(head.timeout(), Some(Duration::from_millis(16)));
         let trace = TraceContext { traceparent: Some("00-1-2-01"), tracestate: Some("a=b") };
         assert_eq!(head.trace(), trace);
@@ -192,62 +158,14 @@ mod tests {
     #[test]
     fn what_a_call_does_not_need_is_left_out() {
         let table = [
-            headers(&[]),
-            headers(&[("grpc-encoding", "identity"), ("grpc-accept-encoding", "gzip")]),
-            headers(&[("traceparent", "00-1-2-01"), ("tracestate", "a=b")]),
+            &[][..],
+            &[("grpc-encoding", "identity"), ("grpc-accept-encoding", "gzip")],
+            &[("traceparent", "00-1-2-01"), ("tracestate", "a=b")],
         ];
         for headers in table {
-            assert_eq!(CallHead::read(&headers, false), CallHead::default(), "{headers:?}");
+            assert_eq!(head(headers, false), CallHead::default(), "{headers:?}");
         }
         let request = CallHead::default().into_request("/", ());
         assert_eq!(request.headers().len(), 1, "the content type alone");
-    }
-
-    #[test]
-    fn an_instance_has_a_short_printable_name() {
-        let longest = "x".repeat(INSTANCE_BYTES_MAX);
-        let table = [
-            ("edge-7", Some("edge-7")),
-            (" a b ", Some("a b")),
-            (&longest, Some(&*longest)),
-            (&format!("{longest}x"), None),
-            ("", None),
-            ("  ", None),
-            ("\u{e9}", None),
-        ];
-        for (sent, name) in table {
-            let value = HeaderValue::from_bytes(sent.as_bytes()).unwrap();
-            let headers = HeaderMap::from_iter([(INSTANCE, value)]);
-            assert_eq!(instance_name(&headers), name, "{sent:?}");
-        }
-        assert_eq!(instance_name(&HeaderMap::new()), None);
-    }
-
-    #[test]
-    fn other_methods_and_content_types_are_refused() {
-        let table = [
-            ("POST", Some("application/grpc"), None),
-            ("POST", Some("application/grpc+proto"), None),
-            ("POST", Some("Application/GRPC; charset=utf-8"), None),
-            ("POST", Some("application/grpc-web"), Some(415)),
-            ("POST", Some("application/grp"), Some(415)),
-            ("POST", Some("application/json"), Some(415)),
-            ("POST", Some(""), Some(415)),
-            ("POST", None, Some(415)),
-            ("GET", Some("application/grpc"), Some(405)),
-            ("OPTIONS", None, Some(405)),
-        ];
-        for (method, content_type, expected) in table {
-            let mut request = Request::builder().method(method);
-            if let Some(content_type) = content_type {
-                request = request.header(CONTENT_TYPE, content_type);
-            }
-            let (head, ()) = request.body(()).unwrap().into_parts();
-            let refused = not_grpc(&head);
-            let status = refused.as_ref().map(|response| response.status().as_u16());
-            assert_eq!(status, expected, "{method} {content_type:?}");
-            let allows = refused.is_some_and(|response| response.headers().contains_key(ALLOW));
-            assert_eq!(allows, expected == Some(405));
-        }
     }
 }

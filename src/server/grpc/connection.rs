@@ -8,21 +8,20 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
-use h2::server::{Builder, Connection};
-use h2::{Ping, PingPong, Reason};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use weir_http2::{Connection, Error, Limits, PingPong, Reason};
 
-use super::abuse::control_frames::ControlFrameLimiter;
 use super::connection_calls::{ConnectionCalls, ConnectionCounts};
 use super::dispatch::Dispatcher;
+use super::header_timeout::HeaderTimeout;
 use super::io::GuardedIo;
 use super::memory::budget::MemoryBudget;
 use super::memory::connection::ConnectionMemory;
 use super::read_throttle::ReadThrottle;
+use super::request_fields::RequestFields;
 use crate::server::lifecycle::{Lifecycle, Phase};
 use crate::server::listener::slots::Slot;
 use crate::server::listener::tls::TlsAcceptor;
@@ -81,35 +80,30 @@ impl<D: Decide> ConnectionContext<D> {
         open_by: Instant,
     ) {
         let ConnectionContext { settings, dispatcher, metrics, lifecycle, .. } = self;
-        let control_frames = ControlFrameLimiter::new(settings.max_control_frames);
         let (reads, counted) = (ReadThrottle::default(), Arc::clone(metrics));
-        let stream = GuardedIo::new(
-            stream,
-            open_by,
-            settings.write_timeout,
-            settings.call_timeout,
-            control_frames,
-            reads.clone(),
-            counted,
-        );
+        let limit = settings.write_timeout;
+        let stream = GuardedIo::new(stream, open_by, limit, reads.clone(), counted);
+        let service = &dispatcher.should_rate_limit;
+        let empty = RequestFields::new(service.handler.decider.traces());
+        let mut connection = Connection::new(stream, limits(settings), empty);
+        let opening = poll_fn(|context| connection.poll_open(context));
         let opened = tokio::select! {
-            opened = reads.poll_with_budget(builder(settings).handshake(stream)) => opened,
+            opened = reads.poll_with_budget(opening) => opened,
             () = slot.evicted() => return,
             () = lifecycle.reached(Phase::Stopping) => return,
         };
         if !slot.end_wait() {
             return;
         }
-        let mut connection = match opened {
-            Ok(connection) => connection,
-            Err(error) => return count_error(metrics, &error),
-        };
-        let service = &dispatcher.should_rate_limit;
+        if let Err(error) = opened {
+            return count_error(metrics, &error);
+        }
         let calls = ConnectionCalls::new(service, memory, slot.calls(), reads.clone());
         let pings = connection.ping_pong();
         let mut silent = pin!(keepalive(pings, &reads, settings));
         let age = settings.max_connection_age.map(jittered);
-        let serving = dispatcher.serve_calls(&mut connection, &calls, &reads);
+        let mut headers = HeaderTimeout::new(settings.call_timeout);
+        let serving = dispatcher.serve_calls(&mut connection, &calls, &mut headers);
         let grace = tokio::select! {
             result = reads.poll_with_budget(serving) => {
                 return result.unwrap_or_else(|error| count_error(metrics, &error));
@@ -130,7 +124,7 @@ impl<D: Decide> ConnectionContext<D> {
         };
         connection.graceful_shutdown();
         calls.drain.begin();
-        let serving = dispatcher.serve_calls(&mut connection, &calls, &reads);
+        let serving = dispatcher.serve_calls(&mut connection, &calls, &mut headers);
         tokio::select! {
             result = reads.poll_with_budget(serving) => {
                 result.unwrap_or_else(|error| count_error(metrics, &error));
@@ -143,31 +137,30 @@ impl<D: Decide> ConnectionContext<D> {
     }
 }
 
-fn builder(settings: &GrpcSettings) -> Builder {
-    let mut builder = Builder::new();
-    builder
-        .initial_window_size(WINDOW)
-        .initial_connection_window_size(WINDOW)
-        .max_concurrent_streams(settings.max_concurrent_streams)
-        .max_header_list_size(settings.max_header_bytes)
-        .max_pending_accept_reset_streams(settings.max_pending_resets)
-        .max_local_error_reset_streams(Some(LOCAL_RESETS_MAX))
-        .max_send_buffer_size(SEND_BYTES);
-    builder
+fn limits(settings: &GrpcSettings) -> Limits {
+    Limits {
+        window: WINDOW,
+        max_concurrent_streams: settings.max_concurrent_streams,
+        max_header_bytes: settings.max_header_bytes,
+        max_control_frames: settings.max_control_frames,
+        max_pending_resets: settings.max_pending_resets,
+        max_error_resets: ERROR_RESETS_MAX,
+        output_bytes: OUTPUT_BYTES,
+    }
 }
 
 /// Window of received data in bytes, per stream and per connection.
 const WINDOW: u32 = 1 << 20;
 
-/// Streams of one connection that h2 may reset for errors of the client. One more closes the
+/// Streams of one connection that may be reset for errors of the client. One more closes the
 /// connection.
-const LOCAL_RESETS_MAX: usize = 1024;
+const ERROR_RESETS_MAX: u32 = 1024;
 
-/// Bytes per stream that h2 may buffer until the client's window has room. A response is smaller.
-const SEND_BYTES: usize = 64 * 1024;
+/// Bytes of output that may wait for the client. Responses wait in their calls when it has more.
+const OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Closes a connection of the address that buffers most while `grpc.max_client_memory` is used.
-async fn evict<S>(connection: Connection<S, Bytes>, metrics: &ServerMetrics)
+async fn evict<S>(connection: Connection<S, RequestFields>, metrics: &ServerMetrics)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -177,7 +170,7 @@ where
 
 /// Closes a connection, and its calls with it. GOAWAY names the last call that has begun, so the
 /// client may repeat later ones elsewhere.
-async fn close<S>(mut connection: Connection<S, Bytes>, reason: Reason)
+async fn close<S>(mut connection: Connection<S, RequestFields>, reason: Reason)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -192,16 +185,14 @@ where
 
 /// Pings a client that has sent nothing for the keepalive interval. Returns when a ping is not
 /// answered in time. Up to two intervals pass before the first ping.
-async fn keepalive(pings: Option<PingPong>, reads: &ReadThrottle, settings: &GrpcSettings) {
-    let (Some(mut pings), Some(interval)) = (pings, settings.keepalive_interval) else {
-        return pending().await;
-    };
+async fn keepalive(pings: PingPong, reads: &ReadThrottle, settings: &GrpcSettings) {
+    let Some(interval) = settings.keepalive_interval else { return pending().await };
     loop {
         sleep(interval).await;
         if reads.read_since_last_check() {
             continue;
         }
-        if pings.send_ping(Ping::opaque()).is_err() {
+        if pings.send_ping().is_err() {
             // The connection has ended, and `serve_calls` returns the reason.
             return pending().await;
         }
@@ -242,7 +233,7 @@ async fn idle(time: Option<Duration>, counts: &ConnectionCounts) {
 }
 
 /// Counts the error that ended a connection, unless the client sent it.
-fn count_error(metrics: &ServerMetrics, error: &h2::Error) {
+fn count_error(metrics: &ServerMetrics, error: &Error) {
     tracing::debug!(%error, "connection ended with an error");
     match error.reason() {
         Some(Reason::ENHANCE_YOUR_CALM) if !error.is_remote() => metrics.flood.add(),

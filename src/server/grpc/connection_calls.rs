@@ -3,19 +3,17 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream};
 use tokio::sync::watch;
+use weir_http2::{Reason, Responder};
 
 use super::call_head::CallHead;
 use super::framing;
 use super::memory::call::CallMemory;
-use super::memory::connection::{Buffered, ConnectionMemory};
+use super::memory::connection::ConnectionMemory;
 use super::memory::inbox::SMALL_REQUEST_MAX;
 use super::read_throttle::ReadThrottle;
 use super::request_body::RequestBody;
-use super::response::{self, QueuedBytes, unless_reset};
+use super::response::{self, Sent, unless_reset};
 use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
 use crate::atomic_count::AtomicCount;
 use crate::server::rls::handler::Decide;
@@ -40,10 +38,6 @@ pub(super) struct ConnectionCounts {
     pub(super) streaming: AtomicCount,
     /// Open streams of quotas.
     pub(super) quota_streams: AtomicCount,
-    /// The most streams that were open at the same time.
-    pub(super) most_streams: AtomicCount,
-    /// Bytes of responses that h2 may not have written yet.
-    pub(super) unsent: AtomicCount,
 }
 
 /// Counts one call of a connection until it is dropped.
@@ -96,38 +90,18 @@ impl<D: Decide> ConnectionCalls<D> {
         Arc::new(ConnectionCalls { service, memory, counts, drain, reads })
     }
 
-    /// Counts what h2 buffers for the connection after `reads`. `max_header_bytes` is
-    /// `grpc.max_header_bytes`.
-    pub(super) fn hold_buffers(&self, reads: &ReadThrottle, max_header_bytes: u32) {
-        let ConnectionCounts { open, most_streams, unsent, .. } = &self.counts;
-        let buffered = Buffered {
-            streams: most_streams.get(),
-            frames: reads.most_call_frames(),
-            input: reads.kept_bytes(),
-            unsent: reads.is_write_stalled().then(|| unsent.get()),
-            header_block: reads.is_in_header_block().then_some(max_header_bytes),
-        };
-        self.memory.hold(buffered, open.get());
-    }
-
-    /// Counts `calls` that have arrived at the same time, with `heads` HEADERS frames. h2 refuses some
-    /// streams itself, such as those with too large headers.
-    pub(super) fn count_arrived(&self, calls: usize, heads: u64) {
-        let calls = calls as u64;
-        self.counts.calls.add_many(calls);
-        let streams = calls.max(heads) + self.counts.open.get();
-        if streams > self.counts.most_streams.get() {
-            self.counts.most_streams.set(streams);
-        }
+    /// Counts the `bytes` that the connection holds after a poll.
+    pub(super) fn hold_buffers(&self, bytes: usize) {
+        self.memory.hold(bytes, self.reads.is_write_stalled(), self.counts.open.get());
     }
 
     /// Serves a call of `ShouldRateLimit`.
     pub(super) async fn should_rate_limit(
         self: Arc<Self>,
         head: CallHead,
-        body: RecvStream,
-        mut respond: SendResponse<Bytes>,
-    ) -> QueuedBytes {
+        body: weir_http2::RequestBody,
+        mut respond: Responder,
+    ) -> Sent {
         let (memory, is_compressed) = (CallMemory::of(&self.memory), head.is_compressed());
         let served = {
             let served = pin!(self.service.respond(head, RequestBody::new(body), &memory));
@@ -158,14 +132,14 @@ impl<D: Decide> ConnectionCalls<D> {
         self: Arc<Self>,
         path: &'static str,
         head: CallHead,
-        body: RecvStream,
-        mut respond: SendResponse<Bytes>,
-    ) -> QueuedBytes {
+        body: weir_http2::RequestBody,
+        mut respond: Responder,
+    ) -> Sent {
         let memory = CallMemory::of(&self.memory);
         let served = {
             let served = pin!(async {
                 let (body, held) = (RequestBody::new(body), (head.bytes(), &memory));
-                let framed = framing::read_unary(body, SMALL_REQUEST_MAX, true, held).await?;
+                let framed = framing::read_unary(body, SMALL_REQUEST_MAX, held).await?;
                 self.service.services.call_received(path, head, framed, &memory).await
             });
             unless_reset(&mut respond, served).await

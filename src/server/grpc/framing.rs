@@ -25,13 +25,11 @@ pub(super) const COMPRESSED: u8 = 1;
 /// message is returned unchanged, and tonic rejects it. No message, or more than one, is an error,
 /// and so is a budget without room for a call that waits.
 ///
-/// A message that arrives in one piece is returned without a copy, and then keeps the read buffer
-/// of its connection in memory: 8 KiB, or one frame. `copies` is for a message that is kept for
-/// longer than one poll. While the message arrives, `memory` also holds the `head_bytes` of the call.
+/// A message that arrives in one piece is returned without a copy. While it arrives, `memory` also
+/// holds the `head_bytes` of the call.
 pub(super) async fn read_unary<B>(
     mut body: B,
     max: usize,
-    copies: bool,
     (head_bytes, memory): (usize, &CallMemory<'_>),
 ) -> Result<Bytes, GrpcStatus>
 where
@@ -67,11 +65,7 @@ where
             return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
         }
     }
-    let received = match (more.is_empty(), copies) {
-        (false, _) => more.freeze(),
-        (true, false) => first,
-        (true, true) => Bytes::copy_from_slice(&first),
-    };
+    let received = if more.is_empty() { first } else { more.freeze() };
     if received.is_empty() {
         let message = "no message in a call that takes one";
         return Err(GrpcStatus::new(GrpcCode::Unimplemented, message));
@@ -93,26 +87,37 @@ pub(super) fn prefix(bytes: &[u8]) -> Option<(u8, usize)> {
     Some((flags, u32::from_be_bytes([a, b, c, d]) as usize))
 }
 
+/// Bytes of `message` with its prefix.
+pub(super) fn framed_length(message: &impl Message) -> usize {
+    PREFIX_BYTES + message.encoded_len()
+}
+
+/// Appends `message` with its prefix, which take `length` bytes.
+pub(super) fn write_framed(message: &impl Message, length: usize, out: &mut Vec<u8>) {
+    put_prefix(length - PREFIX_BYTES, out);
+    message.encode(out).expect("a vector grows");
+}
+
 /// Encodes `message` with its prefix.
 pub(super) fn framed(message: &impl Message) -> Bytes {
-    let mut bytes = with_prefix(message.encoded_len());
-    message.encode(&mut bytes).expect("there is room for all of it");
-    bytes.freeze()
+    let length = framed_length(message);
+    let mut bytes = Vec::with_capacity(length);
+    write_framed(message, length, &mut bytes);
+    bytes.into()
 }
 
 /// An encoded `message` with its prefix.
 pub(super) fn framed_bytes(message: &[u8]) -> Bytes {
-    let mut bytes = with_prefix(message.len());
+    let mut bytes = Vec::with_capacity(PREFIX_BYTES + message.len());
+    put_prefix(message.len(), &mut bytes);
     bytes.extend_from_slice(message);
-    bytes.freeze()
+    bytes.into()
 }
 
-/// The prefix of a message of `length` bytes, with room for the message.
-fn with_prefix(length: usize) -> BytesMut {
-    let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
-    bytes.put_u8(0);
-    bytes.put_u32(u32::try_from(length).expect("a response is in proportion to its request"));
-    bytes
+/// Appends the prefix of a message of `length` bytes.
+fn put_prefix(length: usize, out: &mut Vec<u8>) {
+    out.put_u8(0);
+    out.put_u32(u32::try_from(length).expect("a response is in proportion to its request"));
 }
 
 #[cfg(test)]
@@ -188,11 +193,11 @@ mod tests {
         let metrics = Arc::<ServerMetrics>::default();
         let budget = MemoryBudget::new(1 << 20, metrics.clone());
         let read = all.into_iter().flat_map(|pieces| {
-            [(true, false), (false, true)].map(|(ends_apart, copies)| {
+            [true, false].map(|ends_apart| {
                 let left: VecDeque<_> = pieces.iter().cloned().map(Bytes::from).collect();
                 let polls = left.len() + 2;
                 let (body, memory) = (Pieces::new(left, ends_apart), CallMemory::alone(&budget));
-                match finish(read_unary(body, max, copies, (0, &memory)), polls) {
+                match finish(read_unary(body, max, (0, &memory)), polls) {
                     Ok(framed) => match fast_path_message(&framed, max) {
                         Some(message) => Call::FastPath(Bytes::copy_from_slice(message)),
                         None => Call::Tonic,
@@ -240,7 +245,7 @@ mod tests {
             || VecDeque::from([vec![0_u8, 0, 0, 0x20, 0], vec![7; 0x2000]].map(Bytes::from));
         let memory = CallMemory::alone(&budget);
         let body = Pieces::new(pieces(), false);
-        let mut read = Box::pin(read_unary(body, 1 << 20, false, (300, &memory)));
+        let mut read = Box::pin(read_unary(body, 1 << 20, (300, &memory)));
         let waiting = || usize::try_from(metrics.client_memory.waiting.held.get()).unwrap();
         assert!(read.as_mut().now_or_never().is_none());
         assert_eq!(waiting(), CALL_BYTES + 300, "nothing has arrived");
@@ -253,7 +258,7 @@ mod tests {
 
         let full = MemoryBudget::new(0, metrics.clone());
         let memory = CallMemory::alone(&full);
-        let read = read_unary(Pieces::new(pieces(), false), 1 << 20, false, (0, &memory));
+        let read = read_unary(Pieces::new(pieces(), false), 1 << 20, (0, &memory));
         let refused = read.now_or_never().expect("no wait").unwrap_err();
         assert_eq!(refused.code, GrpcCode::ResourceExhausted);
     }
@@ -266,7 +271,7 @@ mod tests {
             let budget = MemoryBudget::new(1 << 20, Arc::default());
             let memory = CallMemory::alone(&budget);
             let body = Pieces::new(VecDeque::from([framed]), false);
-            let framed = finish(read_unary(body, 1 << 20, false, (0, &memory)), 2).unwrap();
+            let framed = finish(read_unary(body, 1 << 20, (0, &memory)), 2).unwrap();
             let message = fast_path_message(&framed, 1 << 20).unwrap();
             assert_eq!(String::decode(message).unwrap(), text);
         }

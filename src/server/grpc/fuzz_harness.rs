@@ -12,13 +12,14 @@ use bytes::Bytes;
 use http::{HeaderMap, Response};
 use http_body::Body;
 use percent_encoding::percent_decode_str;
+use weir_http2::RequestHead;
 
 use super::budgeted_handler::BudgetedHandler;
-use super::call_head::CallHead;
 use super::framing::framed;
 use super::memory::budget::MemoryBudget;
 use super::memory::call::CallMemory;
 use super::request_body::ReceivedBody;
+use super::request_fields::RequestFields;
 use super::should_rate_limit::{ServedResponse, ShouldRateLimit};
 use super::tonic_services::health::Reporter;
 use super::tonic_services::{TonicResponse, TonicServices};
@@ -56,7 +57,11 @@ impl<D: Decide> GrpcService<D> {
     /// Serves a call with `headers` and `body`, which may be a framed message or any other bytes.
     pub async fn call(&self, headers: HeaderMap, body: impl Into<Bytes>) -> UnaryResponse {
         let handler = &self.0.handler;
-        let head = CallHead::read(&headers, handler.decider.traces());
+        let mut fields = RequestFields::new(handler.decider.traces());
+        for (name, value) in &headers {
+            fields.field(name.as_str().as_bytes(), value.as_bytes());
+        }
+        let head = fields.into_head();
         let memory = CallMemory::alone(&handler.budget);
         match self.0.respond(head, ReceivedBody(body.into()), &memory).await {
             Ok(ServedResponse::FastPath(RlsResponse { message, rollback })) => {

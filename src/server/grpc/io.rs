@@ -1,5 +1,4 @@
-//! The socket of a gRPC connection with its limits: time to open, time to write, time for headers,
-//! bytes per poll, control frames.
+//! The socket of a gRPC connection with its limits: time to open, time to write, and bytes per poll.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +9,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::abuse::control_frames::ControlFrameLimiter;
 use super::read_throttle::ReadThrottle;
 use crate::server::metrics::ServerMetrics;
 
@@ -22,9 +20,8 @@ pub(super) fn open_by(timeout: Duration) -> Instant {
     Instant::now() + timeout
 }
 
-/// A socket that fails when its client is too slow to send the preface, to complete the headers of a
-/// call, or to read what was written. It reads no more per poll than its [`ReadThrottle`] allows, and
-/// nothing while a write waits.
+/// A socket that fails when its client is too slow to send the preface, or to read what was written. It
+/// reads no more per poll than its [`ReadThrottle`] allows.
 #[derive(Debug)]
 pub(super) struct GuardedIo<S> {
     stream: S,
@@ -33,11 +30,7 @@ pub(super) struct GuardedIo<S> {
     /// The timer of the write timeout; present only while a write is pending.
     stalled: Option<Pin<Box<Sleep>>>,
     write_timeout: Duration,
-    /// The stream with incomplete headers of several frames, and the time by which they must end.
-    headers_by: Option<(u32, Pin<Box<Sleep>>)>,
-    call_timeout: Duration,
     throttle: ReadThrottle,
-    control_frames: ControlFrameLimiter,
     metrics: Arc<ServerMetrics>,
 }
 
@@ -47,8 +40,6 @@ impl<S> GuardedIo<S> {
         stream: S,
         open_by: Instant,
         write_timeout: Duration,
-        call_timeout: Duration,
-        control_frames: ControlFrameLimiter,
         throttle: ReadThrottle,
         metrics: Arc<ServerMetrics>,
     ) -> GuardedIo<S> {
@@ -58,10 +49,7 @@ impl<S> GuardedIo<S> {
             open_by: Box::pin(sleep_until(open_by)),
             stalled: None,
             write_timeout,
-            headers_by: None,
-            call_timeout,
             throttle,
-            control_frames,
             metrics,
         }
     }
@@ -75,32 +63,10 @@ impl<S> GuardedIo<S> {
         Poll::Pending
     }
 
-    /// Whether the headers of a call have been incomplete for the call timeout.
-    fn are_headers_late(&mut self, context: &mut Context<'_>) -> bool {
-        let by = self.headers_by.as_mut();
-        by.is_some_and(|(_, by)| by.as_mut().poll(context).is_ready())
-    }
-
-    /// Charges the bytes of one read to the budgets.
-    fn record_read(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let (preface, frames) = bytes.split_at(self.preface_left.min(bytes.len()));
-        self.preface_left -= preface.len();
-        self.throttle.spend(bytes.len());
-        let is_within = self.control_frames.read(frames, Instant::now);
-        let incomplete = self.control_frames.incomplete_headers();
-        let call_frames = self.control_frames.take_call_frames();
-        self.throttle.report(call_frames, incomplete.is_some(), self.control_frames.kept_bytes());
-        self.throttle.report_heads(self.control_frames.take_heads());
-        self.headers_by = incomplete.map(|stream| match self.headers_by.take() {
-            Some((of, by)) if of == stream => (of, by),
-            _ => (stream, Box::pin(sleep(self.call_timeout))),
-        });
-        if is_within {
-            return Ok(());
-        }
-        self.metrics.flood.add();
-        let reason = "a push, a header without a name, or more than grpc.max_control_frames";
-        Err(io::Error::other(reason))
+    /// Charges the bytes of one read to the budget.
+    fn record_read(&mut self, bytes: usize) {
+        self.preface_left = self.preface_left.saturating_sub(bytes);
+        self.throttle.spend(bytes);
     }
 
     /// The result of a write, or an error once it has been pending for the write timeout.
@@ -112,8 +78,6 @@ impl<S> GuardedIo<S> {
         if written.is_ready() {
             if self.stalled.take().is_some() {
                 self.throttle.set_write_stalled(false);
-                // Reads were paused without a waker.
-                context.waker().wake_by_ref();
             }
             return written;
         }
@@ -135,22 +99,17 @@ impl<S: AsyncRead + Unpin> AsyncRead for GuardedIo<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.throttle.is_paused() {
-            // The end of the pause polls again.
-            return Poll::Pending;
-        }
         if this.throttle.is_spent() {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
-        if this.are_headers_late(context) {
-            this.metrics.headers_timeout.add();
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
         let before = buffer.filled().len();
         match Pin::new(&mut this.stream).poll_read(context, buffer) {
             Poll::Pending => this.check_preface_deadline(context),
-            Poll::Ready(Ok(())) => Poll::Ready(this.record_read(&buffer.filled()[before..])),
+            Poll::Ready(Ok(())) => {
+                this.record_read(buffer.filled().len() - before);
+                Poll::Ready(Ok(()))
+            }
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
         }
     }
@@ -201,33 +160,38 @@ mod tests {
 
     fn guarded(stream: DuplexStream, throttle: &ReadThrottle) -> GuardedIo<DuplexStream> {
         let (open_by, hour) = (open_by(Duration::from_secs(60)), Duration::from_secs(3600));
-        let frames = ControlFrameLimiter::new(100);
-        GuardedIo::new(stream, open_by, hour, hour, frames, throttle.clone(), Arc::default())
+        GuardedIo::new(stream, open_by, hour, throttle.clone(), Arc::default())
     }
 
     #[tokio::test]
-    async fn reads_wait_while_the_client_does_not_read() {
+    async fn a_write_that_waits_is_reported() {
         let (mut client, server) = duplex(64);
         let throttle = ReadThrottle::default();
         let mut socket = guarded(server, &throttle);
-        let reads = throttle.poll_with_budget(async {
-            client.write_all(b"PRI *").await.unwrap();
-            assert_eq!(socket.read_u8().await.unwrap(), b'P');
-            assert!(socket.write_all(&[0; 100]).now_or_never().is_none(), "64 bytes fit");
-            assert!(throttle.is_write_stalled());
-            assert!(socket.read_u8().now_or_never().is_none(), "four bytes are there");
+        assert!(socket.write_all(&[0; 100]).now_or_never().is_none(), "64 bytes fit");
+        assert!(throttle.is_write_stalled());
+        client.read_exact(&mut [0; 64]).await.unwrap();
+        assert!(throttle.is_write_stalled(), "the write has not continued");
+        poll_fn(|context| Pin::new(&mut socket).poll_write(context, &[0; 10])).await.unwrap();
+        assert!(!throttle.is_write_stalled());
+    }
 
-            client.read_exact(&mut [0; 64]).await.unwrap();
-            assert!(socket.read_u8().now_or_never().is_none(), "the write has not continued");
-            poll_fn(|context| Pin::new(&mut socket).poll_write(context, &[0; 10])).await.unwrap();
-            assert!(!throttle.is_write_stalled());
-            assert_eq!(socket.read_u8().await.unwrap(), b'R');
-
-            throttle.pause(true);
-            assert!(socket.read_u8().now_or_never().is_none());
-            throttle.pause(false);
-            assert_eq!(socket.read_u8().await.unwrap(), b'I');
-        });
-        reads.await;
+    #[tokio::test]
+    async fn a_poll_reads_a_bounded_number_of_bytes() {
+        let (mut client, server) = duplex(1 << 20);
+        let throttle = ReadThrottle::default();
+        let mut socket = guarded(server, &throttle);
+        client.write_all(&[7; 100_000]).await.unwrap();
+        for _ in 0..3 {
+            let reads = throttle.poll_with_budget(async {
+                socket
+                    .read_exact(&mut [0; 16 * 1024])
+                    .now_or_never()
+                    .expect("it is there")
+                    .unwrap();
+                assert!(socket.read_u8().now_or_never().is_none(), "the next poll reads the rest");
+            });
+            reads.await;
+        }
     }
 }

@@ -4,8 +4,8 @@
 //! when its share changes. A stream that has reported may be silent without a limit; keepalive pings
 //! find dead clients. It ends with OK when its connection drains, and Envoy then opens another one.
 //!
-//! One task serves a stream. Whatever it waits for, it also receives what the client sends, because h2
-//! would keep each frame with the read buffer that it arrived in.
+//! One task serves a stream. Whatever it waits for, it also receives what the client sends, so that it
+//! counts in the memory of the stream.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -14,15 +14,15 @@ use std::task::{Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream};
 use tokio::time::timeout;
+use weir_http2::{Error, Reason, RequestBody, Responder};
 
 use super::connection_calls::{ConnectionCalls, CountedCall};
 use super::framing::framed_bytes;
 use super::memory::call::CallMemory;
-use super::response::{self, QueuedBytes};
+use super::response::{self, Sent};
 use super::status::{GrpcCode, GrpcStatus};
+use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::Decide;
 
 mod message_buffer;
@@ -99,7 +99,7 @@ enum Ended {
     /// The client was too slow.
     Late,
     /// The client has gone.
-    Gone(h2::Error),
+    Gone(Error),
 }
 
 impl QuotaService {
@@ -108,9 +108,9 @@ impl QuotaService {
         self,
         calls: Arc<ConnectionCalls<D>>,
         name: Option<Box<str>>,
-        body: RecvStream,
-        mut respond: SendResponse<Bytes>,
-    ) -> QueuedBytes {
+        body: RequestBody,
+        mut respond: Responder,
+    ) -> Sent {
         let metrics = &calls.service.metrics;
         let Some(_counted) = CountedCall::begin(&calls.counts.quota_streams, STREAMS_MAX) else {
             metrics.streaming_refused.add();
@@ -140,7 +140,7 @@ impl QuotaService {
             spent: 0,
         };
         let draining = pin!(calls.drain.begun());
-        match call.run(draining, &calls).await {
+        match call.run(draining, metrics).await {
             Ok(()) => call.response.end(None),
             Err(Ended::Refused(status)) => call.response.end(Some(status)),
             Err(Ended::Late) => {
@@ -154,29 +154,28 @@ impl QuotaService {
 
 impl QuotaCall<'_> {
     /// Reads reports and sends assignments until the stream ends. OK means that it ends in order.
-    async fn run<D: Decide>(
+    async fn run(
         &mut self,
         mut draining: Pin<&mut impl Future<Output = ()>>,
-        calls: &ConnectionCalls<D>,
+        metrics: &ServerMetrics,
     ) -> Result<(), Ended> {
-        let sent = |bytes: usize| calls.counts.unsent.add_many(bytes as u64);
         let (mut has_reported, mut is_assigned) = (false, false);
         loop {
             match self.event(draining.as_mut()).await {
                 QuotaEvent::Report(report) => {
                     self.read(report).await?;
-                    sent(self.response.begin()?);
+                    self.response.begin()?;
                     has_reported = true;
                 }
                 QuotaEvent::Assignments(message) => {
-                    sent(self.send(&message).await?);
+                    self.send(&message).await?;
                     is_assigned = true;
                 }
                 QuotaEvent::HalfClosed => {
                     if has_reported {
                         let wait = if is_assigned { Duration::ZERO } else { HALF_CLOSED_WAIT };
                         if let Ok(message) = timeout(wait, self.stream.next_any()).await {
-                            sent(self.send(&message).await?);
+                            self.send(&message).await?;
                         }
                     }
                     return Ok(());
@@ -184,7 +183,7 @@ impl QuotaCall<'_> {
                 QuotaEvent::Draining => return Ok(()),
                 QuotaEvent::BadMessage(status) => {
                     if status.code == GrpcCode::ResourceExhausted {
-                        calls.service.metrics.message_too_large.add();
+                        metrics.message_too_large.add();
                     }
                     return Err(Ended::Refused(status));
                 }
@@ -215,7 +214,7 @@ impl QuotaCall<'_> {
             if let Err(full) = memory.wait_for_client(kept + reports.bytes()) {
                 return Poll::Ready(QuotaEvent::Over(Ended::Refused(full)));
             }
-            match ready!(response.poll_writable(1, context)) {
+            match ready!(response.poll_writable(context)) {
                 Ok(_) => next.as_mut().poll(context).map(QuotaEvent::Assignments),
                 Err(error) => Poll::Ready(QuotaEvent::Over(Ended::Gone(error))),
             }
@@ -238,18 +237,18 @@ impl QuotaCall<'_> {
         self.hold(0)
     }
 
-    /// Sends an encoded response as the client's window allows, and returns its bytes.
-    async fn send(&mut self, message: &[u8]) -> Result<usize, Ended> {
-        let headers = self.response.begin()?;
+    /// Sends an encoded response as the client's window allows.
+    async fn send(&mut self, message: &[u8]) -> Result<(), Ended> {
+        self.response.begin()?;
         let mut left = framed_bytes(message);
-        let (bytes, kept) = (left.len(), self.kept());
+        let kept = self.kept();
         let QuotaCall { reports, response, memory, limit, .. } = self;
         let sending = poll_fn(|context| {
             reports.receive(context);
             while !left.is_empty() {
-                match response.poll_writable(left.len(), context) {
+                match response.poll_writable(context) {
                     Poll::Ready(Ok(room)) => {
-                        response.send_data(left.split_to(room.min(left.len())))?;
+                        response.send_data(&left.split_to(room.min(left.len())))?;
                     }
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                     Poll::Pending => {
@@ -262,10 +261,9 @@ impl QuotaCall<'_> {
                     }
                 }
             }
-            Poll::Ready(Ok::<_, h2::Error>(()))
+            Poll::Ready(Ok::<_, Error>(()))
         });
-        timeout(*limit, sending).await.map_err(|_| Ended::Late)??;
-        Ok(headers + bytes)
+        Ok(timeout(*limit, sending).await.map_err(|_| Ended::Late)??)
     }
 
     /// Counts what the stream keeps, and `more` bytes.
@@ -280,8 +278,8 @@ impl QuotaCall<'_> {
     }
 }
 
-impl From<h2::Error> for Ended {
-    fn from(error: h2::Error) -> Ended {
+impl From<Error> for Ended {
+    fn from(error: Error) -> Ended {
         Ended::Gone(error)
     }
 }

@@ -4,57 +4,40 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::{Reason, RecvStream};
 use http_body::{Body, Frame, SizeHint};
+use weir_http2::Error;
 
 use super::body_error::BodyError;
 
-/// The body of a call on its HTTP/2 stream. Each returned piece reopens the client's flow-control
-/// window.
-pub(super) struct RequestBody {
-    stream: RecvStream,
-    data_ended: bool,
-}
+/// The body of a call on its HTTP/2 stream, without its trailers. Each returned piece reopens the
+/// client's flow-control window.
+pub(super) struct RequestBody(weir_http2::RequestBody);
 
 impl RequestBody {
-    pub(super) fn new(stream: RecvStream) -> RequestBody {
-        RequestBody { stream, data_ended: false }
+    pub(super) fn new(body: weir_http2::RequestBody) -> RequestBody {
+        RequestBody(body)
     }
 }
 
 impl Body for RequestBody {
     type Data = Bytes;
-    type Error = h2::Error;
+    type Error = Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
-        if !self.data_ended {
-            match ready!(self.stream.poll_data(context)) {
-                Some(Ok(bytes)) => {
-                    // This fails only for more bytes than have arrived.
-                    let _ = self.stream.flow_control().release_capacity(bytes.len());
-                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
-                }
-                Some(Err(error)) => return Poll::Ready(ended_by(error)),
-                None => self.data_ended = true,
-            }
-        }
-        Poll::Ready(match ready!(self.stream.poll_trailers(context)) {
-            Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
-            Err(error) => ended_by(error),
-        })
+    ) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let data = ready!(self.0.poll_data(context));
+        Poll::Ready(data.map(|data| {
+            let bytes = data?;
+            self.0.release(bytes.len());
+            Ok(Frame::data(bytes))
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.stream.is_end_stream()
+        self.0.is_end()
     }
-}
-
-/// A reset with NO_ERROR only ends the body (RFC 9113, section 8.1).
-fn ended_by<T>(error: h2::Error) -> Option<Result<T, h2::Error>> {
-    (error.reason() != Some(Reason::NO_ERROR)).then_some(Err(error))
 }
 
 /// A body that was received completely.

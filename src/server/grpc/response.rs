@@ -2,18 +2,16 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::task::Poll;
 
 use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, SendStream};
-use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body::{Body as _, Frame};
+use weir_http2::{Error, Reason, Responder};
 
-use super::framing::framed;
+use super::framing::{framed, framed_length, write_framed};
 use super::memory::call::CallMemory;
-use super::status::{GRPC, GrpcStatus};
+use super::status::GrpcStatus;
 use super::tonic_services::{ResponseBody, TonicResponse};
 use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::RlsResponse;
@@ -26,17 +24,20 @@ pub(super) const OK: HeaderValue = HeaderValue::from_static("0");
 /// writes the status message.
 const OUT_OF_RANGE: HeaderValue = HeaderValue::from_static("11");
 
-/// Bytes of the headers and trailers of a response in h2.
-pub(super) const HEADERS: usize = 1024;
+/// The headers of a response on the fast path.
+const GRPC_HEAD: [(&[u8], &[u8]); 1] = [(b"content-type", b"application/grpc")];
 
-/// The bytes that h2 holds for a response until the connection has written them. An error means that
-/// the client has reset the call or closed the connection, or that the response failed.
-pub(super) type QueuedBytes = Result<usize, h2::Error>;
+/// The trailers of a response on the fast path.
+const OK_TRAILERS: [(&[u8], &[u8]); 1] = [(b"grpc-status", b"0")];
+
+/// The end of a call. An error means that the client has reset the call or closed the connection, or
+/// that the response failed.
+pub(super) type Sent = Result<(), Error>;
 
 /// The output of `call`, or `None` if the client resets the call before it is ready. `call` is pinned
 /// in place: by value, the future of every call would have room for it twice.
 pub(super) async fn unless_reset<T>(
-    respond: &mut SendResponse<Bytes>,
+    respond: &mut Responder,
     mut call: Pin<&mut impl Future<Output = T>>,
 ) -> Option<T> {
     poll_fn(|context| match call.as_mut().poll(context) {
@@ -46,14 +47,23 @@ pub(super) async fn unless_reset<T>(
     .await
 }
 
-/// Sends a response without a body.
-pub(super) fn send_head(respond: &mut SendResponse<Bytes>, head: Response<()>) -> QueuedBytes {
-    respond.send_response(head, true).map(|_| HEADERS)
+/// Sends the head of a response, and ends the response if `ends`.
+pub(super) fn send_head(respond: &mut Responder, head: &Response<()>, ends: bool) -> Sent {
+    respond.send_head(head.status().as_u16(), fields(head.headers()), ends)
+}
+
+/// Sends trailers, which end the response.
+pub(super) fn send_trailers(respond: &mut Responder, trailers: &HeaderMap) -> Sent {
+    respond.send_trailers(fields(trailers))
+}
+
+fn fields(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], &[u8])> {
+    headers.iter().map(|(name, value)| (name.as_str().as_bytes(), value.as_bytes()))
 }
 
 /// Sends the status of a call that failed.
-pub(super) fn send_status(respond: &mut SendResponse<Bytes>, status: GrpcStatus) -> QueuedBytes {
-    send_head(respond, status.into_response())
+pub(super) fn send_status(respond: &mut Responder, status: GrpcStatus) -> Sent {
+    send_head(respond, &status.into_response(), true)
 }
 
 /// Sends the response of a call on the fast path.
@@ -61,167 +71,139 @@ pub(super) fn send_status(respond: &mut SendResponse<Bytes>, status: GrpcStatus)
 /// The lease is final once the client's window has room for the whole response. Until then the
 /// client may reset the call, for example after its timeout.
 pub(super) async fn send_message(
-    respond: &mut SendResponse<Bytes>,
+    respond: &mut Responder,
     decided: RlsResponse,
     memory: &CallMemory<'_>,
-) -> QueuedBytes {
+) -> Sent {
     let RlsResponse { message, rollback } = decided;
-    let framed = framed(&message);
-    // The client may read the response late.
-    drop(message);
-    let bytes = HEADERS + framed.len();
-    let mut head = Response::new(());
-    head.headers_mut().insert(CONTENT_TYPE, GRPC);
-    let mut stream = respond.send_response(head, false)?;
-    data(&mut stream, framed, 0, memory).await?;
-    let mut trailers = HeaderMap::with_capacity(1);
-    trailers.insert(GRPC_STATUS, OK);
-    stream.send_trailers(trailers)?;
+    let length = framed_length(&message);
+    if !respond.send_message(length, |out| write_framed(&message, length, out))? {
+        let framed = framed(&message);
+        // The client may read the response late.
+        drop(message);
+        respond.send_head(200, GRPC_HEAD, false)?;
+        data(respond, framed, 0, memory).await?;
+        respond.send_trailers(OK_TRAILERS)?;
+    }
     if let Some(rollback) = rollback {
         rollback.commit();
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// Sends a response of tonic, and counts it if tonic rejected the message as too large. The lease
 /// becomes final as in [`send_message`].
 pub(super) async fn send(
-    respond: &mut SendResponse<Bytes>,
+    respond: &mut Responder,
     served: TonicResponse,
     metrics: &ServerMetrics,
     memory: &CallMemory<'_>,
-) -> QueuedBytes {
+) -> Sent {
     let TonicResponse { response, rollback, .. } = served;
     if response.headers().get(GRPC_STATUS) == Some(&OUT_OF_RANGE) {
         metrics.message_too_large.add();
     }
-    let mut bytes = HEADERS;
     if let Some(mut open) = OpenResponse::start(respond, response)? {
         while let Some(frame) = open.next_frame().await? {
-            bytes += open.send_frame(frame, 0, memory).await?;
+            open.send_frame(frame, 0, memory).await?;
         }
         open.end()?;
     }
     if let Some(rollback) = rollback {
         rollback.commit();
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// A response of tonic whose headers were sent.
-pub(super) struct OpenResponse {
-    stream: SendStream<Bytes>,
+pub(super) struct OpenResponse<'r> {
+    respond: &'r mut Responder,
     body: ResponseBody,
     has_trailers: bool,
 }
 
-impl OpenResponse {
+impl<'r> OpenResponse<'r> {
     /// Sends the headers of `response`; `None` if they are all.
     pub(super) fn start(
-        respond: &mut SendResponse<Bytes>,
+        respond: &'r mut Responder,
         response: Response<ResponseBody>,
-    ) -> Result<Option<OpenResponse>, h2::Error> {
+    ) -> Result<Option<OpenResponse<'r>>, Error> {
         let (head, body) = response.into_parts();
         let is_all = body.is_end_stream();
-        let stream = respond.send_response(Response::from_parts(head, ()), is_all)?;
-        Ok((!is_all).then_some(OpenResponse { stream, body, has_trailers: false }))
+        send_head(respond, &Response::from_parts(head, ()), is_all)?;
+        Ok((!is_all).then_some(OpenResponse { respond, body, has_trailers: false }))
     }
 
     /// The next frame of the body; `None` at its end.
-    pub(super) async fn next_frame(&mut self) -> Result<Option<Frame<Bytes>>, h2::Error> {
+    pub(super) async fn next_frame(&mut self) -> Result<Option<Frame<Bytes>>, Error> {
         if self.has_trailers {
             return Ok(None);
         }
-        let OpenResponse { stream, body, .. } = self;
+        let OpenResponse { respond, body, .. } = self;
         let frame = poll_fn(|context| {
-            if let Poll::Ready(reason) = stream.poll_reset(context)? {
-                return Poll::Ready(Err(reason.into()));
+            if let Poll::Ready(error) = respond.poll_reset(context) {
+                return Poll::Ready(Err(error));
             }
-            Pin::new(&mut *body).poll_frame(context).map(Ok::<_, h2::Error>)
+            Pin::new(&mut *body).poll_frame(context).map(Ok::<_, Error>)
         });
         match frame.await? {
             None => Ok(None),
             Some(Ok(frame)) => Ok(Some(frame)),
             Some(Err(_)) => {
-                stream.send_reset(Reason::INTERNAL_ERROR);
+                respond.send_reset(Reason::INTERNAL_ERROR);
                 Err(Reason::INTERNAL_ERROR.into())
             }
         }
     }
 
-    /// Sends `frame`, and returns its bytes. A call that must wait for the client's window holds
-    /// these, and `more`.
+    /// Sends `frame`. A call that must wait for the client's window holds its bytes, and `more`.
     pub(super) async fn send_frame(
         &mut self,
         frame: Frame<Bytes>,
         more: usize,
         memory: &CallMemory<'_>,
-    ) -> QueuedBytes {
+    ) -> Sent {
         match frame.into_data() {
-            Ok(piece) => {
-                let bytes = piece.len();
-                data(&mut self.stream, piece, more, memory).await?;
-                Ok(bytes)
-            }
+            Ok(piece) => data(self.respond, piece, more, memory).await,
             Err(other) => {
                 if let Ok(trailers) = other.into_trailers() {
-                    self.stream.send_trailers(trailers)?;
+                    send_trailers(self.respond, &trailers)?;
                     self.has_trailers = true;
                 }
-                Ok(0)
+                Ok(())
             }
         }
     }
 
     /// Ends the response, unless its trailers have done so.
-    pub(super) fn end(mut self) -> Result<(), h2::Error> {
-        if self.has_trailers { Ok(()) } else { self.stream.send_data(Bytes::new(), true) }
+    pub(super) fn end(self) -> Sent {
+        if self.has_trailers { Ok(()) } else { self.respond.send_data(&[], true) }
     }
 }
 
-/// Sends `data` as the client's window allows. Sent without that check, h2 would buffer it. An
-/// error means that the client has closed the connection or reset the call, or that the budget has
-/// no room for a response that waits.
+/// Sends `data` as the client's window allows. An error means that the client has closed the
+/// connection or reset the call, or that the budget has no room for a response that waits.
 async fn data(
-    stream: &mut SendStream<Bytes>,
+    respond: &mut Responder,
     mut data: Bytes,
     more: usize,
     memory: &CallMemory<'_>,
-) -> Result<(), h2::Error> {
-    while !data.is_empty() {
-        stream.reserve_capacity(data.len());
-        let room = room(stream, data.len() + more, memory).await?.min(data.len());
-        stream.send_data(data.split_to(room), false)?;
-    }
-    Ok(())
-}
-
-/// Waits until the client's window has room, and returns the number of bytes. While it waits, the
-/// call holds `bytes`.
-async fn room(
-    stream: &mut SendStream<Bytes>,
-    bytes: usize,
-    memory: &CallMemory<'_>,
-) -> Result<usize, h2::Error> {
-    let room = stream.capacity();
-    if room > 0 {
-        return Ok(room);
-    }
-    if memory.wait_for_client(bytes).is_err() {
-        stream.send_reset(Reason::ENHANCE_YOUR_CALM);
-        return Err(Reason::ENHANCE_YOUR_CALM.into());
-    }
+) -> Sent {
     poll_fn(|context| {
-        if let Poll::Ready(reason) = stream.poll_reset(context)? {
-            return Poll::Ready(Err(reason.into()));
+        while !data.is_empty() {
+            let room = match respond.poll_room(context) {
+                Poll::Ready(room) => room?.min(data.len()),
+                Poll::Pending => {
+                    if memory.wait_for_client(data.len() + more).is_ok() {
+                        return Poll::Pending;
+                    }
+                    respond.send_reset(Reason::ENHANCE_YOUR_CALM);
+                    return Poll::Ready(Err(Reason::ENHANCE_YOUR_CALM.into()));
+                }
+            };
+            respond.send_data(&data.split_to(room), false)?;
         }
-        while stream.capacity() == 0 {
-            match ready!(stream.poll_capacity(context)) {
-                Some(more) => drop(more?),
-                None => return Poll::Ready(Err(Reason::CANCEL.into())),
-            }
-        }
-        Poll::Ready(Ok(stream.capacity()))
+        Poll::Ready(Ok(()))
     })
     .await
 }

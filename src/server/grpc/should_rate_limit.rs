@@ -57,8 +57,7 @@ impl<D: Decide> ShouldRateLimit<D> {
         B: Body<Data = Bytes, Error: Into<BodyError>> + Unpin,
     {
         let (handler, max) = (&self.handler, self.max_message_bytes);
-        let copies = handler.decider.may_wait();
-        let framed = framing::read_unary(body, max, copies, (head.bytes(), memory)).await?;
+        let framed = framing::read_unary(body, max, (head.bytes(), memory)).await?;
         if self.fast_path
             && !head.is_compressed()
             && let Some(message) = fast_path_message(&framed, max)

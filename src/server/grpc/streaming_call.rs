@@ -7,17 +7,15 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream};
 use tokio::time::timeout;
+use weir_http2::{Error, Reason, Responder};
 
 use super::call_head::CallHead;
 use super::connection_calls::{ConnectionCalls, CountedCall};
 use super::memory::call::CallMemory;
 use super::memory::inbox::RequestInbox;
 use super::request_body::RequestBody;
-use super::response::{self, OpenResponse, QueuedBytes, unless_reset};
+use super::response::{self, OpenResponse, Sent, unless_reset};
 use super::status::{GrpcCode, GrpcStatus};
 use super::tonic_services::TonicResponse;
 use crate::server::rls::handler::Decide;
@@ -34,10 +32,10 @@ pub(super) async fn serve<D: Decide>(
     calls: Arc<ConnectionCalls<D>>,
     path: &'static str,
     head: CallHead,
-    body: RecvStream,
-    mut respond: SendResponse<Bytes>,
+    body: weir_http2::RequestBody,
+    mut respond: Responder,
     limit: Duration,
-) -> QueuedBytes {
+) -> Sent {
     let metrics = &calls.service.metrics;
     let Some(_counted) = CountedCall::begin(&calls.counts.streaming, STREAMING_MAX) else {
         metrics.streaming_refused.add();
@@ -65,31 +63,31 @@ pub(super) async fn serve<D: Decide>(
                 return Ok(None);
             };
             let first = open.next_frame().await?;
-            Ok::<_, h2::Error>(Some((open, first)))
+            Ok::<_, Error>(Some((open, first)))
         };
         let Ok(opened) = timeout(limit, opening).await else { return timed_out(&calls) };
-        let Some((mut open, mut next)) = opened? else { return Ok(0) };
+        let Some((mut open, mut next)) = opened? else { return Ok(()) };
         while let Some(frame) = next {
             let sending = open.send_frame(frame, STREAMING_CALL, &memory);
             let Ok(sent) = timeout(limit, sending).await else { return timed_out(&calls) };
-            calls.counts.unsent.add_many(sent? as u64);
+            sent?;
             // A response that waited for the client's window does not count any more.
             if memory.wait_for_client(STREAMING_CALL).is_err() {
                 return Err(Reason::ENHANCE_YOUR_CALM.into());
             }
             next = open.next_frame().await?;
         }
-        open.end().map(|()| 0)
+        open.end()
     };
     let too_large = || metrics.streaming_refused.add();
     tokio::select! {
-        queued = serving => queued,
+        sent = serving => sent,
         never = inbox.fill(RequestBody::new(body), too_large) => match never {},
     }
 }
 
 /// Counts a call whose client was too slow. Its stream is reset when the call is dropped.
-fn timed_out<D>(calls: &ConnectionCalls<D>) -> QueuedBytes {
+fn timed_out<D>(calls: &ConnectionCalls<D>) -> Sent {
     calls.service.metrics.call_timeout.add();
     Err(Reason::CANCEL.into())
 }

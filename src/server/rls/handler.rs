@@ -33,12 +33,6 @@ pub trait Decide: Send + Sync + 'static {
     fn traces(&self) -> bool {
         false
     }
-
-    /// Whether a decision may be pending. A message of the gRPC listener is then copied, so that it
-    /// does not keep the read buffer of its connection in memory.
-    fn may_wait(&self) -> bool {
-        true
-    }
 }
 
 /// Why a request has no response.

@@ -7,10 +7,11 @@ use std::task::Poll;
 
 use tokio::sync::{Semaphore, mpsc};
 
+use super::kept_input::incomplete_headers;
 use super::memory_budget::{call_with_unknown_field, serving, serving_with, stop_empty, watch};
 use super::raw::{
-    DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, Raw, call, call_headers, frame,
-    streams,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, PING, RST_STREAM, Raw, call,
+    call_headers, frame, streams,
 };
 use super::support::wait_until;
 use crate::decision::Verdict;
@@ -67,33 +68,28 @@ async fn slots_are_left_for_other_addresses(fast_path: bool) {
     stop_empty(server, &metrics).await;
 }
 
-/// `number` calls that arrive at the same time.
-fn calls(number: usize) -> Vec<u8> {
-    streams().take(number).flat_map(|stream| call(stream, "ok")).collect()
-}
-
-/// The honest connection is the largest one: 64 KiB for 32 streams. Each one of the flood has 32 KiB,
-/// and all may have 256 KiB.
+/// The honest connection is the largest one: 64 KiB of incomplete headers. Each one of the flood has
+/// 32 KiB, and all may have 256 KiB.
 async fn buffers_are_left_for_other_addresses(fast_path: bool) {
     let (server, metrics) = serving(ByDomain, fast_path);
     let buffers = &metrics.client_memory.buffers.held;
     let mut honest = Raw::connect_from(HONEST, server.addresses.grpc).await;
-    assert!(honest.send(&calls(32)).await);
-    // 1.5 KiB for each stream, and 320 bytes for each frame that was read at the same time.
-    wait_until("the streams to count", || buffers.get() >= 48 << 10).await;
+    assert!(honest.send(&incomplete_headers(3)).await);
+    wait_until("the headers to count", || buffers.get() >= 64 << 10).await;
     let mut flood = Vec::new();
     while metrics.memory_evicted.get() == 0 {
         assert!(flood.len() < 64, "the flood fills the part");
         let before = buffers.get();
         let mut raw = Raw::connect_from(FLOOD, server.addresses.grpc).await;
-        assert!(raw.send(&calls(16)).await);
+        assert!(raw.send(&incomplete_headers(2)).await);
         flood.push(raw);
         let is_counted =
-            || buffers.get() >= before + (24 << 10) || metrics.memory_evicted.get() > 0;
-        wait_until("the streams of the flood to count", is_counted).await;
+            || buffers.get() >= before + (32 << 10) || metrics.memory_evicted.get() > 0;
+        wait_until("the headers of the flood to count", is_counted).await;
     }
-    let next = 2 * 32 + 1;
-    assert!(honest.send(&call(next, "ok")).await && gets_message(&mut honest, next).await);
+    let rest = frame(CONTINUATION, END_HEADERS, 1, &[]);
+    assert!(honest.send(&[rest, call(3, "ok")].concat()).await);
+    assert!(gets_message(&mut honest, 3).await);
     drop((flood, honest));
     stop_empty(server, &metrics).await;
 }

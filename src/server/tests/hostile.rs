@@ -354,7 +354,8 @@ async fn a_flooding_connection_does_not_starve_others(fast_path: bool) {
     hostile.join().unwrap();
     let _ = drain.join().unwrap();
     assert!(meanwhile > 0, "no call of the flood was decided");
-    assert!(meanwhile / CALLS < 2000, "{meanwhile} calls of the flood during {CALLS} others");
+    // tokio looks at the sockets after 61 polls at most, each of which reads 16 KiB.
+    assert!(meanwhile / CALLS < 8000, "{meanwhile} calls of the flood during {CALLS} others");
     server.stop().await;
 }
 

@@ -7,7 +7,7 @@
 //! | part | share | for | when it is full |
 //! | --- | --- | --- | --- |
 //! | connections | 4/8 | a fixed cost of each connection | as at `grpc.max_connections` |
-//! | buffers | 2/8 | what h2 buffers for a connection in addition | a connection of the address that holds most is closed |
+//! | buffers | 2/8 | what a connection buffers in addition | a connection of the address that holds most is closed |
 //! | waiting | 1/8 | calls that wait for their client | a further call gets RESOURCE_EXHAUSTED |
 //! | deciding | 1/8 | calls that wait for their decision | a further call is decided by the fallback, or gets RESOURCE_EXHAUSTED |
 //!

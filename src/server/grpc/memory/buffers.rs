@@ -1,4 +1,4 @@
-//! What h2 buffers for each connection, and which connection closes when that is too much.
+//! What each connection buffers, and which connection closes when that is too much.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::address::AddressMemory;
 use crate::client_address::ClientAddress;
 
-/// What h2 buffers for one connection.
+/// What one connection buffers.
 #[derive(Debug)]
 pub(super) struct Buffers {
     address: ClientAddress,

@@ -10,8 +10,8 @@ use crate::client_address::ClientAddress;
 
 const KIB: u64 = 1024;
 
-/// Bytes of a connection without TLS: 27 kB measured when idle, read and write buffers that were
-/// used to their end, and [`ALLOWANCE_BYTES`].
+/// Bytes of a connection without TLS: its task and its socket, the buffers of a usual load
+/// ([`BUFFERS_INCLUDED`]), and [`ALLOWANCE_BYTES`].
 const CONNECTION_BYTES: u64 = 64 * KIB;
 
 /// Bytes of a TLS session: the session, one record in each direction, and the certificates.
@@ -22,66 +22,21 @@ const TLS_BYTES: u64 = 32 * KIB;
 /// that part.
 pub(super) const ALLOWANCE_BYTES: u64 = 16 * KIB;
 
-/// Bytes of one stream in h2: its state (360) and the frames of its response (940).
-const STREAM_BYTES: u64 = 1536;
+/// Bytes of the buffers of a connection that [`CONNECTION_BYTES`] has room for.
+const BUFFERS_INCLUDED: u64 = 16 * KIB;
 
-/// Bytes of a frame that h2 has received and a call has not read.
-const FRAME_BYTES: u64 = 320;
+/// Sizes of buffers are rounded up to this many bytes, so that the shared counters seldom change.
+const BUFFERS_STEP: u64 = 16 * KIB;
 
-/// The smallest number of streams, or of frames, for which h2 allocates.
-const SLOTS_MIN: u64 = 4;
+/// Bytes of one open stream.
+const STREAM_BYTES: u64 = 192;
 
-/// Bytes of a connection whose client does not read: the output of TLS.
-const STALLED_BYTES: u64 = 64 * KIB;
+/// Bytes of a TLS session whose client does not read: its output.
+const TLS_STALLED_BYTES: u64 = 64 * KIB;
 
-/// Bytes of the frames of an incomplete header block: h2 accepts six of 16 KiB, and their buffer may
-/// be four times as large.
-const HEADER_FRAMES_BYTES: u64 = 384 * KIB;
-
-/// Bytes of an incomplete header block per byte of `grpc.max_header_bytes`. 10 are for parsed headers:
-/// the setting counts 32 bytes for a header without text, and `HeaderMap` takes up to 300. 5 are for
-/// the further frames that h2 accepts if the setting is large.
-const BYTES_PER_HEADER_BYTE: u64 = 15;
-
-/// What h2 buffers for a connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::server::grpc) struct Buffered {
-    /// The most streams that were open at the same time. h2 keeps their memory until the connection
-    /// ends.
-    pub(in crate::server::grpc) streams: u64,
-    /// The most received frames that calls had not read at the same time. h2 keeps their slots until
-    /// the connection ends.
-    pub(in crate::server::grpc) frames: u64,
-    /// The bytes of input that h2 keeps for its HPACK table, and after large frames.
-    pub(in crate::server::grpc) input: u64,
-    /// The bytes of responses that wait for the socket; `None` if no write waits.
-    pub(in crate::server::grpc) unsent: Option<u64>,
-    /// `grpc.max_header_bytes` while the headers of a call are incomplete.
-    pub(in crate::server::grpc) header_block: Option<u32>,
-}
-
-impl Buffered {
-    fn bytes(self) -> u64 {
-        let received =
-            bytes_of_streams(self.streams) + slots(self.frames) * FRAME_BYTES + self.input;
-        let unsent = self.unsent.map_or(0, |bytes| STALLED_BYTES + bytes);
-        let header_block = self
-            .header_block
-            .map_or(0, |max| HEADER_FRAMES_BYTES + BYTES_PER_HEADER_BYTE * u64::from(max));
-        received + unsent + header_block
-    }
-}
-
-fn bytes_of_streams(streams: u64) -> u64 {
-    slots(streams) * STREAM_BYTES
-}
-
-/// The slots that h2 has after `used` were in use: its vectors grow by doubling.
-fn slots(used: u64) -> u64 {
-    match used {
-        0 => 0,
-        used => used.next_power_of_two().max(SLOTS_MIN),
-    }
+/// The bytes that count as buffers of a connection that holds `bytes`.
+fn bytes_of_buffers(bytes: u64) -> u64 {
+    bytes.saturating_sub(BUFFERS_INCLUDED).next_multiple_of(BUFFERS_STEP)
 }
 
 /// The most connections of a listener for which a budget of `max` bytes has room.
@@ -130,11 +85,13 @@ impl ConnectionMemory {
         self.buffers.calls_of_address()
     }
 
-    /// Counts what h2 buffers now, while `open` streams are open. If that exceeds the budget, a
-    /// connection of the address that holds most is evicted, which may be this one.
-    pub(in crate::server::grpc) fn hold(&self, buffered: Buffered, open: u64) {
-        let bytes = buffered.bytes();
-        self.buffers.set_in_use(bytes_of_streams(open));
+    /// Counts the `bytes` that the connection holds now, while `open` streams are open. `is_stalled`
+    /// means that a write waits for the client. If all buffers then exceed the budget, a connection of
+    /// the address that holds most is evicted, which may be this one.
+    pub(in crate::server::grpc) fn hold(&self, bytes: usize, is_stalled: bool, open: u64) {
+        let tls = if is_stalled && self.fixed > CONNECTION_BYTES { TLS_STALLED_BYTES } else { 0 };
+        let bytes = bytes_of_buffers(bytes as u64 + tls);
+        self.buffers.set_in_use(open * STREAM_BYTES);
         if bytes != self.buffers.bytes() {
             self.budget.resize_buffers(&self.buffers, bytes);
         }
@@ -199,24 +156,18 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_counted_by_streams_and_stalls() {
-        let none = Buffered::default();
-        let table = [
-            (none, 0),
-            (Buffered { streams: 1, ..none }, 6 * KIB),
-            (Buffered { streams: 5, ..none }, 12 * KIB),
-            (Buffered { streams: 1024, ..none }, 1536 * KIB),
-            (Buffered { frames: 1, ..none }, 1280),
-            (Buffered { frames: 1025, ..none }, 640 * KIB),
-            (Buffered { input: 100, ..none }, 100),
-            (Buffered { unsent: Some(0), ..none }, 64 * KIB),
-            (Buffered { unsent: Some(100), ..none }, 64 * KIB + 100),
-            (Buffered { header_block: Some(16_384), ..none }, 624 * KIB),
-            (Buffered { streams: 1, input: 2, unsent: Some(1), ..none }, 70 * KIB + 3),
-        ];
-        for (buffered, bytes) in table {
-            assert_eq!(buffered.bytes(), bytes, "{buffered:?}");
+    fn buffers_over_those_of_a_usual_load_count() {
+        let (budget, metrics) = budget(64 * CONNECTION_BYTES);
+        let held = || metrics.client_memory.buffers.held.get() / KIB;
+        let [plain, tls] = [false, true].map(|tls| connection(&budget, tls, 1));
+        for (kib, counted) in [(0, 0), (16, 0), (17, 16), (32, 16), (33, 32), (1, 0)] {
+            plain.hold(kib * 1024, false, 0);
+            assert_eq!(held(), counted, "{kib} KiB");
         }
+        plain.hold(20 * 1024, true, 0);
+        assert_eq!(held(), 16, "its output is in what it holds");
+        tls.hold(20 * 1024, true, 0);
+        assert_eq!(held(), 16 + 80, "and the output of TLS");
     }
 
     #[test]
@@ -227,11 +178,11 @@ mod tests {
         let (budget, metrics) = budget(8 * CONNECTION_BYTES);
         let first = connection(&budget, true, 1);
         let second = connection(&budget, false, 1);
-        second.hold(Buffered { streams: 1, ..Buffered::default() }, 0);
+        second.hold(17 * 1024, false, 0);
         let ClientMemory { connections, buffers, .. } = &metrics.client_memory;
         assert_eq!(
             (connections.held.get(), buffers.held.get()),
-            (2 * CONNECTION_BYTES + TLS_BYTES, 6 * KIB)
+            (2 * CONNECTION_BYTES + TLS_BYTES, 16 * KIB)
         );
         drop(second);
         assert_eq!((connections.held.get(), buffers.held.get()), (CONNECTION_BYTES + TLS_BYTES, 0));

@@ -1,8 +1,8 @@
 //! The request of a streaming call, which is read as it arrives.
 //!
-//! tonic reads a request only while nothing of the response waits. Until then h2 would keep up to a
-//! window of data, each frame with the read buffer that it arrived in. The inbox copies the data,
-//! and rejects more than [`SMALL_REQUEST_MAX`] bytes in all.
+//! tonic reads a request only while nothing of the response waits. Until then the connection would keep
+//! up to a window of data. The inbox takes the data, and rejects more than [`SMALL_REQUEST_MAX`] bytes in
+//! all.
 
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
@@ -51,7 +51,7 @@ impl RequestInbox {
     }
 
     /// Receives `body` to its end. `refused` is called if it is too large; the rest is then read and
-    /// dropped, because h2 would keep the trailers of a stream that is not read. Never returns.
+    /// dropped. Never returns.
     pub(in crate::server::grpc) async fn fill<B>(
         &self,
         mut body: B,

@@ -1,8 +1,8 @@
-//! Receives the reports of a stream: copies what arrives, and cuts it into messages.
+//! Receives the reports of a stream: takes what arrives, and cuts it into messages.
 //!
-//! Everything that h2 has is taken at once, because a slice of one byte keeps a whole read buffer. The
-//! client's windows open again when no complete message waits. So a client that sends faster than its
-//! reports are read is held up, and at most one message and one window wait.
+//! Everything that has arrived is taken at once, so that it counts as the stream's. The client's windows
+//! open again when no complete message waits. So a client that sends faster than its reports are read is
+//! held up, and at most one message and one window wait.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -10,20 +10,20 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::{Reason, RecvStream};
 use tokio::time::{Sleep, sleep};
+use weir_http2::{Error, RequestBody};
 
 use super::message_buffer::{BadMessage, MessageBuffer};
 use crate::server::grpc::status::{GrpcCode, GrpcStatus};
 
 /// The reports of a stream, as they arrive.
 pub(super) struct ReportBody {
-    stream: RecvStream,
+    stream: RequestBody,
     buffer: MessageBuffer,
     /// Bytes for which the windows of the client are not open again.
     unreleased: usize,
     /// Present when no more data comes.
-    end: Option<Result<(), h2::Error>>,
+    end: Option<Result<(), Error>>,
     /// `grpc.call_timeout`.
     limit: Duration,
     /// Present while the first message is missing, or a message is incomplete.
@@ -40,13 +40,13 @@ pub(super) enum NoReport {
     /// The first message, or the rest of a message, did not arrive in time.
     Late,
     /// The stream was reset, or its connection has ended.
-    Gone(h2::Error),
+    Gone(Error),
 }
 
 impl ReportBody {
     /// The reports of `stream`, of at most `max` bytes each. The first one, and each one that has begun
     /// to arrive, must be complete within `limit`.
-    pub(super) fn new(stream: RecvStream, max: usize, limit: Duration) -> ReportBody {
+    pub(super) fn new(stream: RequestBody, max: usize, limit: Duration) -> ReportBody {
         ReportBody {
             stream,
             buffer: MessageBuffer::new(max),
@@ -114,11 +114,8 @@ impl ReportBody {
                     self.unreleased += piece.len();
                     self.release();
                 }
-                // A reset with NO_ERROR only ends the body (RFC 9113, section 8.1).
-                Poll::Ready(Some(Err(error))) if error.reason() != Some(Reason::NO_ERROR) => {
-                    self.end = Some(Err(error));
-                }
-                Poll::Ready(_) => self.end = Some(Ok(())),
+                Poll::Ready(Some(Err(error))) => self.end = Some(Err(error)),
+                Poll::Ready(None) => self.end = Some(Ok(())),
             }
         }
     }
@@ -126,9 +123,7 @@ impl ReportBody {
     /// Opens the windows of the client again, unless a message waits.
     fn release(&mut self) {
         if !self.buffer.is_ready() {
-            // This fails only for more bytes than have arrived.
-            let _ = self.stream.flow_control().release_capacity(self.unreleased);
-            self.unreleased = 0;
+            self.stream.release(std::mem::take(&mut self.unreleased));
         }
     }
 }
