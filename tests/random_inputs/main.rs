@@ -9,6 +9,9 @@ mod corpus;
 #[path = "../../fuzz/src/files.rs"]
 mod files;
 mod good;
+#[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
+#[path = "../../fuzz/src/http2.rs"]
+mod http2;
 mod mutate;
 #[expect(unreachable_pub, reason = "public in the crate of the fuzz targets")]
 #[path = "../../fuzz/src/plans.rs"]

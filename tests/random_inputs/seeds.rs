@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{plans, regexes, replies, responses, settings, tls};
+use super::{http2, plans, regexes, replies, responses, settings, tls};
 
 fn fuzz() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz")
@@ -39,6 +39,12 @@ fn seeds_of_tls_clients_are_answered() {
     let port = tls::Port::new(&fuzz().join("tls"));
     let rejected = ["http2", "tls10", "warning"];
     check_seeds("tls_hello", &rejected, |bytes| port.hello(bytes));
+}
+
+#[test]
+fn seeds_of_http2_clients_are_served() {
+    let rejected = ["continuation_flood", "control_flood", "go_away", "no_call"];
+    check_seeds("http2_frames", &rejected, http2::frames);
 }
 
 #[test]
