@@ -24,6 +24,9 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The buffer of an incomplete frame keeps at most this many bytes.
 const PARTIAL_KEPT: usize = 256;
 
+/// The queue of calls keeps room for this many when it is empty.
+const ARRIVED_KEPT: usize = 32;
+
 /// What the client sends on one connection.
 #[derive(Debug)]
 pub(crate) struct Receiver<H> {
@@ -86,7 +89,11 @@ impl<H: RequestHead> Receiver<H> {
 
     /// The next call to accept.
     pub(crate) fn next_arrived(&mut self) -> Option<(StreamKey, H)> {
-        self.arrived.pop_front()
+        let arrived = self.arrived.pop_front();
+        if self.arrived.is_empty() && self.arrived.capacity() > ARRIVED_KEPT {
+            self.arrived = VecDeque::with_capacity(ARRIVED_KEPT);
+        }
+        arrived
     }
 
     /// Counts a call that was accepted, or reset before that. Returns false for too many resets.

@@ -57,7 +57,7 @@ pub(crate) struct Stream {
 }
 
 /// The table keeps this many free slots.
-const SLOTS_KEPT: usize = 16;
+const SLOTS_KEPT: usize = 32;
 
 /// All streams of a connection that are not closed.
 #[derive(Debug, Default)]

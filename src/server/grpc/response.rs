@@ -5,13 +5,14 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body::{Body as _, Frame};
 use weir_http2::{Error, Reason, Responder};
 
 use super::framing::{framed, framed_length, write_framed};
 use super::memory::call::CallMemory;
-use super::status::GrpcStatus;
+use super::status::{GRPC, GrpcStatus};
 use super::tonic_services::{ResponseBody, TonicResponse};
 use crate::server::metrics::ServerMetrics;
 use crate::server::rls::handler::RlsResponse;
@@ -23,9 +24,6 @@ pub(super) const OK: HeaderValue = HeaderValue::from_static("0");
 /// The `grpc-status` with which tonic rejects a message over `grpc.max_message_bytes`. tonic also
 /// writes the status message.
 const OUT_OF_RANGE: HeaderValue = HeaderValue::from_static("11");
-
-/// The headers of a response on the fast path.
-const GRPC_HEAD: [(&[u8], &[u8]); 1] = [(b"content-type", b"application/grpc")];
 
 /// The trailers of a response on the fast path.
 const OK_TRAILERS: [(&[u8], &[u8]); 1] = [(b"grpc-status", b"0")];
@@ -81,8 +79,9 @@ pub(super) async fn send_message(
         let framed = framed(&message);
         // The client may read the response late.
         drop(message);
-        respond.send_head(200, GRPC_HEAD, false)?;
-        data(respond, framed, 0, memory).await?;
+        let mut head = Response::new(());
+        head.headers_mut().insert(CONTENT_TYPE, GRPC);
+        data(respond, &mut Some(head), framed, 0, memory).await?;
         respond.send_trailers(OK_TRAILERS)?;
     }
     if let Some(rollback) = rollback {
@@ -115,23 +114,32 @@ pub(super) async fn send(
     Ok(())
 }
 
-/// A response of tonic whose headers were sent.
+/// A response of tonic. Its headers are sent with its first frame.
 pub(super) struct OpenResponse<'r> {
     respond: &'r mut Responder,
+    head: Option<Response<()>>,
     body: ResponseBody,
     has_trailers: bool,
 }
 
 impl<'r> OpenResponse<'r> {
-    /// Sends the headers of `response`; `None` if they are all.
+    /// Starts `response`; `None` if it has headers alone, which are sent.
     pub(super) fn start(
         respond: &'r mut Responder,
         response: Response<ResponseBody>,
     ) -> Result<Option<OpenResponse<'r>>, Error> {
         let (head, body) = response.into_parts();
-        let is_all = body.is_end_stream();
-        send_head(respond, &Response::from_parts(head, ()), is_all)?;
-        Ok((!is_all).then_some(OpenResponse { respond, body, has_trailers: false }))
+        let head = Response::from_parts(head, ());
+        if body.is_end_stream() {
+            send_head(respond, &head, true)?;
+            return Ok(None);
+        }
+        Ok(Some(OpenResponse { respond, head: Some(head), body, has_trailers: false }))
+    }
+
+    /// Sends the headers, unless they were sent.
+    pub(super) fn send_head(&mut self) -> Sent {
+        self.head.take().map_or(Ok(()), |head| send_head(self.respond, &head, false))
     }
 
     /// The next frame of the body; `None` at its end.
@@ -164,9 +172,10 @@ impl<'r> OpenResponse<'r> {
         memory: &CallMemory<'_>,
     ) -> Sent {
         match frame.into_data() {
-            Ok(piece) => data(self.respond, piece, more, memory).await,
+            Ok(piece) => data(self.respond, &mut self.head, piece, more, memory).await,
             Err(other) => {
                 if let Ok(trailers) = other.into_trailers() {
+                    self.send_head()?;
                     send_trailers(self.respond, &trailers)?;
                     self.has_trailers = true;
                 }
@@ -176,15 +185,21 @@ impl<'r> OpenResponse<'r> {
     }
 
     /// Ends the response, unless its trailers have done so.
-    pub(super) fn end(self) -> Sent {
-        if self.has_trailers { Ok(()) } else { self.respond.send_data(&[], true) }
+    pub(super) fn end(mut self) -> Sent {
+        if self.has_trailers {
+            return Ok(());
+        }
+        self.send_head()?;
+        self.respond.send_data(&[], true)
     }
 }
 
-/// Sends `data` as the client's window allows. An error means that the client has closed the
-/// connection or reset the call, or that the budget has no room for a response that waits.
+/// Sends `data` as the client's window allows, and `head` before it. A call for which the budget has no
+/// room has not sent `head`. An error means that the client has closed the connection or reset the call, or that
+/// the budget has no room for a response that waits.
 async fn data(
     respond: &mut Responder,
+    head: &mut Option<Response<()>>,
     mut data: Bytes,
     more: usize,
     memory: &CallMemory<'_>,
@@ -195,12 +210,18 @@ async fn data(
                 Poll::Ready(room) => room?.min(data.len()),
                 Poll::Pending => {
                     if memory.wait_for_client(data.len() + more).is_ok() {
+                        if let Some(head) = head.take() {
+                            send_head(respond, &head, false)?;
+                        }
                         return Poll::Pending;
                     }
                     respond.send_reset(Reason::ENHANCE_YOUR_CALM);
                     return Poll::Ready(Err(Reason::ENHANCE_YOUR_CALM.into()));
                 }
             };
+            if let Some(head) = head.take() {
+                send_head(respond, &head, false)?;
+            }
             respond.send_data(&data.split_to(room), false)?;
         }
         Poll::Ready(Ok(()))

@@ -62,6 +62,8 @@ pub(super) async fn serve<D: Decide>(
             let Some(mut open) = OpenResponse::start(&mut respond, response)? else {
                 return Ok(None);
             };
+            // The client may wait for them before it sends its message.
+            open.send_head()?;
             let first = open.next_frame().await?;
             Ok::<_, Error>(Some((open, first)))
         };
