@@ -8,26 +8,34 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use h2::client::SendRequest;
-use http::{HeaderMap, Method, Request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
 use tokio::io::{DuplexStream, duplex};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use weir_http2::{Call, Connection, Error, Limits, Reason, RequestHead};
 
-/// The path and the number of fields of a request.
+/// The path and the other fields of a request, as lines.
 #[derive(Clone, Debug, Default)]
 struct Head {
     path: String,
-    fields: usize,
+    fields: Vec<String>,
 }
 
 impl RequestHead for Head {
     fn field(&mut self, name: &[u8], value: &[u8]) {
-        self.fields += 1;
         if name == b":path" {
             self.path = String::from_utf8_lossy(value).into_owned();
+        } else if !name.starts_with(b":") {
+            self.fields.push(line(name, value));
         }
     }
+}
+
+fn line(name: &[u8], value: &[u8]) -> String {
+    format!("{}: {}\n", name.escape_ascii(), value.escape_ascii())
 }
 
 /// What a test asks of the server.
@@ -65,7 +73,7 @@ async fn serve(socket: DuplexStream, limits: Limits, control: Arc<Control>) -> R
     }
 }
 
-/// Responds with the data of the request, or never to `/wait`.
+/// Responds with the data of the request, with its fields to `/fields`, or never to `/wait`.
 async fn echo(call: Call<Head>) -> Result<(), Error> {
     let Call { head, mut body, mut responder } = call;
     let fields: [(&[u8], &[u8]); 2] =
@@ -74,6 +82,9 @@ async fn echo(call: Call<Head>) -> Result<(), Error> {
         return Err(poll_fn(|context| responder.poll_reset(context)).await);
     }
     responder.send_head(200, fields, false)?;
+    if head.path == "/fields" {
+        responder.send_data(head.fields.concat().as_bytes(), false)?;
+    }
     while let Some(data) = poll_fn(|context| body.poll_data(context)).await.transpose()? {
         body.release(data.len());
         let mut rest = data;
@@ -108,8 +119,18 @@ fn post(path: &str) -> Request<()> {
 
 /// Sends `data`, and returns what comes back.
 async fn call(client: &SendRequest<Bytes>, path: &str, data: Bytes) -> Result<Bytes, h2::Error> {
+    call_with(client, post(path), data).await
+}
+
+/// Sends `request` with `data`, and returns what comes back.
+async fn call_with(
+    client: &SendRequest<Bytes>,
+    request: Request<()>,
+    data: Bytes,
+) -> Result<Bytes, h2::Error> {
+    let path = request.uri().path().to_owned();
     let mut client = client.clone().ready().await?;
-    let (response, mut body) = client.send_request(post(path), false)?;
+    let (response, mut body) = client.send_request(request, false)?;
     body.send_data(data, true)?;
     let (head, mut body) = response.await?.into_parts();
     assert_eq!(head.headers["content-type"], "application/grpc");
@@ -126,6 +147,36 @@ async fn call(client: &SendRequest<Bytes>, path: &str, data: Bytes) -> Result<By
 
 fn text(length: usize) -> Bytes {
     (0..length).map(|index| (index % 251) as u8).collect()
+}
+
+/// h2 encodes fields in all forms: stored or not, and in Huffman codes or not. It sends the fields of one
+/// name together.
+#[tokio::test]
+async fn fields_arrive_as_they_were_sent() {
+    let (client, _, _) = connect(Limits::default(), &h2::client::Builder::new()).await;
+    let mut runner = TestRunner::deterministic();
+    let name = prop_oneof![
+        Just("grpc-timeout".to_owned()),
+        Just("authorization".to_owned()),
+        "x-[a-z0-9_-]{1,20}",
+    ];
+    let value = prop::collection::vec(prop_oneof![b' '..=b'~', 0x80..=0xff_u8, Just(b'\t')], 0..60);
+    let fields = prop::collection::vec((name, value, any::<bool>()), 0..20);
+    for _ in 0..300 {
+        let fields = fields.new_tree(&mut runner).expect("no filter").current();
+        let mut request = post("/fields");
+        for (name, value, is_sensitive) in fields {
+            let name: HeaderName = name.parse().expect("a name");
+            let mut value = HeaderValue::from_bytes(&value).expect("a value");
+            value.set_sensitive(is_sensitive);
+            request.headers_mut().append(name, value);
+        }
+        let sent = request.headers().iter();
+        let sent: String =
+            sent.map(|(name, value)| line(name.as_str().as_bytes(), value.as_bytes())).collect();
+        let received = in_time(call_with(&client, request, Bytes::new())).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&received), sent);
+    }
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
