@@ -55,7 +55,7 @@ fn serve(bytes: &[u8], read_max: usize, responds: bool) -> Served {
         max_pending_resets: 1000,
         ..Limits::default()
     };
-    let mut connection = Connection::new(socket, limits, Fields::default());
+    let mut connection = Connection::new(socket, limits, Fields);
     let mut context = Context::from_waker(Waker::noop());
     let (mut calls, mut open) = (0, Vec::<Call<Fields>>::new());
     let error = loop {
@@ -97,14 +97,12 @@ fn is_over(call: &mut Call<Fields>, context: &mut Context<'_>) -> bool {
         }
     }
     let message = b"\0\0\0\0\x02ok";
-    match call.responder.send_message(message.len(), |out| out.extend_from_slice(message)) {
-        Ok(is_sent) => is_sent,
-        Err(_) => true,
-    }
+    let sent = call.responder.send_message(message.len(), |out| out.extend_from_slice(message));
+    sent.unwrap_or(true)
 }
 
 /// The fields of a request, which must be valid.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Fields;
 
 impl RequestHead for Fields {
