@@ -20,7 +20,8 @@
 //!   sender keeps the rest and waits.
 //! - **Nothing is read while output waits.** So the output is bounded by [`Limits::output_bytes`], and by
 //!   the headers and trailers of the open calls.
-//! - **Input is copied, and no read buffer is kept.** A connection without calls has no buffers at all.
+//! - **Input is copied, and no read buffer is kept.** An idle connection keeps at most 8 KiB for its output, and
+//!   the streams and calls of a small load.
 //! - **A closed stream is freed.** A call holds a key, which matches no stream afterwards.
 //! - **The size of the header table is that of the protocol**, whatever the client announces.
 //! - **The fields of a request are visited**, not stored. The same header block again, with the same header
