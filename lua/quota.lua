@@ -6,8 +6,9 @@
 --          have, the share that it has if it is new, its want, and until when it uses the share, us
 -- Value    the letter `q`; requests and window (us) of the limit whose parts the shares are, 7 bytes each, 0
 --          if there was none; then the holdings
--- HOLDING  the id of its holder (16 bytes, its client first), and 7 bytes each: share; the larger share that it had before, or
---          0, and until when it may use that, us; the instant from which it uses nothing, us; its want
+-- HOLDING  the id of its holder (16 bytes, its client first), and 7 bytes each: share; the larger share that it
+--          had before, or 0, and until when it may use that, us; the instant from which it uses nothing, us;
+--          its want
 -- Returns  every holding, in any order. A value that is no string, or too long, is an error, and nothing is
 --          written.
 
