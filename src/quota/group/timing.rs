@@ -54,3 +54,39 @@ impl QuotaGroup {
         if self.holders.is_empty() { None } else { next }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::quota::{GroupConfig, Ledger, Quota};
+
+    /// A group that has never read the ledger asks soon again, and less often with each failure.
+    #[test]
+    fn the_first_failures_have_short_pauses() {
+        let config = GroupConfig {
+            grace: Micros::from_millis(500),
+            ttl: Micros::from_secs(12),
+            margin: Micros::SECOND,
+            shared: true,
+            relearn_until: Micros::ZERO,
+        };
+        let quota = Quota { requests: 300, window: Micros::SECOND, burst: 60 };
+        let mut group = QuotaGroup::new(quota, config);
+        let mut now = Micros::from_secs(1_000);
+        group.join(HolderId([1, 0]), now);
+        let fail = |group: &mut QuotaGroup, now: Micros| {
+            assert!(group.settlement(now).is_some(), "due at {now:?}");
+            group.settled(None, now, now, true);
+            let next = group.next().expect("a further attempt");
+            assert!(group.settlement(Micros(next.0 - 1)).is_none(), "not sooner");
+            next.saturating_sub(now).0 / 1_000
+        };
+        for pause in [20, 40, 80, 160, 320, 500, 500] {
+            assert_eq!(fail(&mut group, now), pause);
+            now = now.saturating_add(Micros::from_millis(pause));
+        }
+        let snapshot = Ledger::default().settle(&group.settlement(now).expect("due"));
+        group.settled(Some(&snapshot), now, now, true);
+        assert_eq!(fail(&mut group, now), 500, "after the first answer");
+    }
+}
