@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use super::super::division::Want;
 use super::super::ledger::{Change, HolderId, Holding};
-use super::targets::{Division, HolderTarget, is_significant, leaves_room, wanted_raises};
+use super::targets::{
+    Division, HolderTarget, RESERVE_BURST_MIN, Targets, is_significant, leaves_room, wanted_raises,
+};
 use super::{QuotaGroup, ledger_view};
 use crate::time::Micros;
 
@@ -13,19 +15,19 @@ impl QuotaGroup {
     pub(super) fn changes(&mut self, now: Micros) -> Vec<Change> {
         let mut shares: BTreeMap<HolderId, u64> = BTreeMap::new();
         let mut raises = Vec::new();
-        let mut needed = 0_u64;
         self.holders.values_mut().for_each(|holder| holder.end(now));
         let division = self.division(now);
         // The ledger lost writes, or a limit was lowered: even the smallest excess ends.
         let over = division.is_over();
-        let mut targets = division.targets();
+        let Targets { holders: mut targets, reserve } =
+            division.targets(self.quota.burst >= RESERVE_BURST_MIN);
         for target in &mut targets {
             if let Some(holder) = self.holders.get(&target.holder) {
                 target.to = holder.capped(target.to, now, &self.config);
             }
         }
         let free = self.free(now);
-        let scarce = wanted_raises(&targets) > free;
+        let scarce = wanted_raises(&targets) > free.saturating_sub(reserve);
         for HolderTarget { holder: id, to: target, .. } in targets {
             let Some(holder) = self.holders.get_mut(&id) else { continue };
             let (share, renews) = (holder.share(), holder.renews());
@@ -35,7 +37,6 @@ impl QuotaGroup {
                 continue;
             }
             if target > share {
-                needed = needed.saturating_add(target - share);
                 raises.push((id, target - share));
                 continue;
             }
@@ -47,15 +48,15 @@ impl QuotaGroup {
         // While others renew without the ledger, what expired in the view may be in use.
         let waits = self.renewed_without_ledger || now < self.no_raise_until;
         let room = if waits { 0 } else { free };
-        self.unmet = room < needed;
-        for (id, raise) in raises {
-            let part = u128::from(raise) * u128::from(room.min(needed)) / u128::from(needed.max(1));
-            let Some(holder) = self.holders.get(&id) else { continue };
-            let raised = holder.share() + u64::try_from(part).unwrap_or(0);
-            if is_significant(holder.share(), raised, holder.renews()) {
-                shares.insert(id, raised);
-            }
-        }
+        let (new, known): (Vec<_>, Vec<_>) = raises
+            .into_iter()
+            .partition(|(id, _)| self.holders.get(id).is_some_and(|holder| holder.share() == 0));
+        let left = self.raise(&new, room, &mut shares);
+        let is_unmet = left == 0 && !new.is_empty();
+        let needed = known.iter().fold(0, |sum: u64, (_, raise)| sum.saturating_add(*raise));
+        let left = left.saturating_sub(reserve);
+        self.unmet = is_unmet || left < needed;
+        self.raise(&known, left, &mut shares);
         let mut changes = Vec::new();
         for (id, holder) in &mut self.holders {
             let changed = shares.get(id).copied();
@@ -66,6 +67,26 @@ impl QuotaGroup {
             changes.push(holder.change(*id, share, &self.quota, now, &self.config));
         }
         changes
+    }
+
+    /// Raises holders by what they need, or by their parts of `room`. Returns what is left of it.
+    fn raise(
+        &self,
+        raises: &[(HolderId, u64)],
+        room: u64,
+        shares: &mut BTreeMap<HolderId, u64>,
+    ) -> u64 {
+        let needed = raises.iter().fold(0, |sum: u64, (_, raise)| sum.saturating_add(*raise));
+        let given = room.min(needed);
+        for (id, raise) in raises {
+            let part = u128::from(*raise) * u128::from(given) / u128::from(needed.max(1));
+            let Some(holder) = self.holders.get(id) else { continue };
+            let raised = holder.share() + u64::try_from(part).unwrap_or(0);
+            if is_significant(holder.share(), raised, holder.renews()) {
+                shares.insert(*id, raised);
+            }
+        }
+        room - given
     }
 
     /// The shares that no holder uses. The view has no lost holdings of own holders, so what these use and
@@ -199,6 +220,42 @@ mod tests {
         assert_eq!(steady.len(), 1, "{steady:?}");
         // Reports that come at very different times show another demand each.
         assert!(shares_of_steady_demands(Micros::SECOND).len() > 1);
+    }
+
+    /// Also while the others have to be lowered for the rest of its part.
+    #[test]
+    fn a_new_holder_has_a_share_at_once() {
+        let mut setting = Setting::saturated(0);
+        for _ in 0..4 {
+            setting.pass(Micros::from_secs(5));
+            // 10 % of the quota each.
+            (0..2).for_each(|holder| setting.report(holder, 1_500));
+            setting.settle();
+        }
+        setting.pass(Micros::SECOND);
+        assert_eq!(setting.share(0) + setting.share(1), SHARES / 10 * 9);
+        setting.report(2, 1);
+        setting.settle();
+        assert_eq!(setting.share(2), SHARES / 10, "the reserve");
+        setting.pass(GRACE);
+        assert!(setting.share(2) > SHARES / 3, "{} is too little", setting.share(2));
+    }
+
+    /// A quota that is wanted as a whole, and one whose burst has few tokens, have no reserve.
+    #[test]
+    fn a_reserve_takes_nothing_that_is_wanted() {
+        let all = |setting: &Setting| setting.group.shares().map(|(_, share, _)| share).sum();
+        let saturated: u64 = all(&Setting::saturated(2));
+        assert_eq!(saturated, SHARES);
+        let mut setting = Setting::saturated(0);
+        setting.group.set_quota(Quota { burst: 9, ..QUOTA });
+        for _ in 0..4 {
+            setting.pass(Micros::from_secs(5));
+            setting.report(0, 10);
+            setting.settle();
+        }
+        let small: u64 = all(&setting);
+        assert_eq!(small, SHARES);
     }
 
     #[test]

@@ -14,6 +14,12 @@ const IDLE_PARTS: u64 = 100;
 /// lost for the others then, so it is smaller than [`HEAD_ROOM_PERCENT`], and most of the quota is used.
 const SCARCE_PERCENT: u64 = 103;
 
+/// The most that is kept for holders which appear, as a divisor of [`SHARES`]: 10 %.
+const RESERVE_PARTS: u64 = 10;
+
+/// The least burst of a quota with a reserve. The reserve takes at least one token of it.
+pub(super) const RESERVE_BURST_MIN: u64 = RESERVE_PARTS;
+
 /// The division of a quota.
 ///
 /// A holder is silent when its stream ended or its report is overdue. It uses its share until it expires,
@@ -62,9 +68,14 @@ impl Division {
         shares.chain(silent).fold(0, u64::saturating_add) > SHARES
     }
 
-    /// The target of every holder that reports, ordered by holder. Every instance with the same snapshot
-    /// calculates the same targets, and their sum is at most [`SHARES`] minus the silent shares.
-    pub(super) fn targets(mut self) -> Vec<HolderTarget> {
+    /// The target of every holder that reports, ordered by holder, and the reserve for those that appear.
+    /// Every instance with the same snapshot calculates the same targets. Their sum is at most [`SHARES`] minus
+    /// the silent shares and the reserve.
+    ///
+    /// What exceeds all wants is the reserve first, if the quota `has_reserve`, and the rest of it is spread
+    /// evenly. So a new holder has a share at once, although the others have to be lowered first for the rest
+    /// of its part. A quota that is wanted as a whole has no reserve.
+    pub(super) fn targets(mut self, has_reserve: bool) -> Targets {
         // The holders of a client follow one another.
         self.holders.sort_unstable_by_key(|(holder, _, _)| *holder);
         self.holders.dedup_by_key(|(holder, _, _)| *holder);
@@ -104,11 +115,26 @@ impl Division {
         let generous = wants(HEAD_ROOM_PERCENT);
         let sum = generous.iter().fold(0, |sum: u64, want| sum.saturating_add(*want));
         let wants = if sum > rest { wants(SCARCE_PERCENT) } else { generous };
-        let holders = self.holders.iter().zip(divide(total, &clients, &wants));
-        holders
-            .map(|((holder, _, from), to)| HolderTarget { holder: *holder, from: *from, to })
-            .collect()
+        let surplus = rest.saturating_sub(sum);
+        let reserve = if has_reserve { surplus.min(SHARES / RESERVE_PARTS) } else { 0 };
+        let parts = divide(total.saturating_sub(reserve), &clients, &wants);
+        let holders = self.holders.iter().zip(parts);
+        let holders = holders.map(|((holder, _, from), to)| HolderTarget {
+            holder: *holder,
+            from: *from,
+            to,
+        });
+        Targets { holders: holders.collect(), reserve }
     }
+}
+
+/// A division.
+#[derive(Debug)]
+pub(super) struct Targets {
+    /// Ordered by holder.
+    pub(super) holders: Vec<HolderTarget>,
+    /// What only holders without a share are raised by.
+    pub(super) reserve: u64,
 }
 
 /// What a holder should have.

@@ -106,7 +106,7 @@ fn a_failing_store_renews_or_not() {
         for _ in 0..6 {
             all[0].pass(5_000);
             rate(&mut stream);
-            stream.report(&report("d", &[("tenant=a", 100)])).expect("valid");
+            stream.report(&report("d", &[("tenant=a", 600)])).expect("valid");
             // A failed read just before delays it by half a second.
             all[0].pass(750);
             assert_eq!(rate(&mut stream), renewed, "{on_error}");
@@ -114,7 +114,7 @@ fn a_failing_store_renews_or_not() {
         assert!(all[0].engine.metrics().settlements_error.get() > 0);
         store.set_reachable(true);
         all[0].pass(5_000);
-        stream.report(&report("d", &[("tenant=a", 100)])).expect("valid");
+        stream.report(&report("d", &[("tenant=a", 600)])).expect("valid");
         all[0].pass(5_000);
         assert!(rate(&mut stream).is_some_and(|rate| rate > 90.0), "{on_error}");
     }
@@ -134,7 +134,7 @@ fn lost_calls_are_made_again() {
     all[0].pass(5_000);
     assert_eq!(rate(&mut stream), None);
     all[0].engine.fail_calls(all[0].clock.now());
-    stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+    stream.report(&report("d", &[("tenant=a", 600)])).expect("valid");
     // After an outage the other processes write their holders again, before a share grows.
     all[0].pass(4_000);
     assert_eq!(rate(&mut stream), Some(100.0));
