@@ -25,10 +25,11 @@ use std::collections::BTreeMap;
 
 use super::assignment::Assignment;
 use super::ledger::{HolderId, Holding, LedgerSnapshot, Settlement};
-use super::share::{Quota, SHARES};
+use super::share::Quota;
 use crate::time::Micros;
 
 mod demand_meter;
+mod earlier_use;
 mod ledger_view;
 mod own_holder;
 mod planning;
@@ -36,6 +37,7 @@ mod present_use;
 mod targets;
 mod timing;
 
+use earlier_use::EarlierUse;
 use ledger_view::LedgerView;
 use own_holder::OwnHolder;
 
@@ -183,17 +185,12 @@ impl QuotaGroup {
 
     /// What a holder used before this instance started: `allowed` hits in `elapsed`, by the first report
     /// of its stream. It has an effect until [`GroupConfig::relearn_until`] only: until then the holder
-    /// gets no larger share than the least that allows these hits with a full token bucket. Envoy rounds
-    /// `elapsed` down to seconds, so it counts as a second longer. Two hits do not count: every bucket has
-    /// at least one token, and a hit may belong to the time before.
+    /// gets no larger share than the least that allows these hits. If no share allows them, it gets at most an
+    /// equal part, for which there is one more holder.
     pub fn limit_by_earlier_use(&mut self, holder: HolderId, allowed: u64, elapsed: Micros) {
-        let (burst, requests) = (u128::from(self.quota.burst), u128::from(self.quota.requests));
-        let filled = burst * u128::from(self.quota.window.0) / requests.max(1);
-        let filled = Micros(u64::try_from(filled).unwrap_or(u64::MAX));
-        let longest = elapsed.saturating_add(Micros::SECOND).saturating_add(filled);
-        let used = self.quota.share_of(allowed.saturating_sub(2), longest);
+        let earlier = EarlierUse::of(&self.quota, allowed, elapsed);
         if let Some(holder) = self.holders.get_mut(&holder) {
-            holder.set_cap(used.min(SHARES));
+            holder.set_earlier_use(earlier);
         }
     }
 

@@ -25,6 +25,7 @@ mod dividing;
 mod hostile;
 mod local;
 mod overview;
+mod relearn;
 mod reloads;
 mod shadow_mode;
 mod shared;

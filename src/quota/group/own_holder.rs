@@ -5,6 +5,7 @@ use super::super::division::Want;
 use super::super::ledger::{Change, HolderId, Holding};
 use super::super::share::Quota;
 use super::demand_meter::DemandMeter;
+use super::earlier_use::EarlierUse;
 use super::ledger_view::CLOCK_SLACK;
 use super::{DueAssignment, GroupConfig};
 use crate::time::Micros;
@@ -59,8 +60,8 @@ pub(super) struct OwnHolder {
     pub(super) taken_over: bool,
     /// Whether its stream ended.
     pub(super) left: bool,
-    /// The largest share while assignments of the time before the start may be in use.
-    cap: u64,
+    /// Its use before this instance started, while assignments of that time may be in use.
+    earlier: EarlierUse,
     sent: Option<Assignment>,
     generation: u64,
 }
@@ -85,7 +86,7 @@ impl OwnHolder {
             foreign: Micros::ZERO,
             taken_over: false,
             left: false,
-            cap: 0,
+            earlier: EarlierUse::Unknown,
             sent: None,
             // Different from that of an earlier stream: Envoy ignores a change of the seconds alone.
             generation: (now.0 / 1_000) % GENERATION_MAX,
@@ -98,7 +99,7 @@ impl OwnHolder {
         self.appeared = before.appeared;
         self.written = before.written;
         self.generation = self.generation.max(before.generation);
-        self.cap = before.cap;
+        self.earlier = before.earlier;
         if !before.taken_over {
             self.share = before.share;
             self.old = before.old;
@@ -107,9 +108,9 @@ impl OwnHolder {
         }
     }
 
-    /// The most that the Envoy was seen to use, while older assignments may be in use.
-    pub(super) fn set_cap(&mut self, share: u64) {
-        self.cap = share;
+    /// Sets what the Envoy was seen to use before this instance started.
+    pub(super) fn set_earlier_use(&mut self, earlier: EarlierUse) {
+        self.earlier = earlier;
     }
 
     /// Counts a report.
@@ -179,9 +180,15 @@ impl OwnHolder {
         }
     }
 
-    /// `target`, limited while assignments of the time before the start may be in use.
-    pub(super) fn capped(&self, target: u64, now: Micros, config: &GroupConfig) -> u64 {
-        if now < config.relearn_until { target.min(self.cap) } else { target }
+    /// `target` of one of `holders`, limited while assignments of the time before the start may be in use.
+    pub(super) fn limited(
+        &self,
+        target: u64,
+        holders: usize,
+        now: Micros,
+        config: &GroupConfig,
+    ) -> u64 {
+        if now < config.relearn_until { target.min(self.earlier.most(holders)) } else { target }
     }
 
     /// Lowers the share at once. The Envoy may use the old one until the message arrives.
@@ -328,7 +335,8 @@ impl OwnHolder {
         now: Micros,
         config: &GroupConfig,
     ) -> Option<DueAssignment> {
-        if self.left || self.taken_over || (self.cap == 0 && now < config.relearn_until) {
+        let is_unknown = self.earlier == EarlierUse::Unknown && now < config.relearn_until;
+        if self.left || self.taken_over || is_unknown {
             return None;
         }
         let assignment = Assignment::of(quota, self.share);
@@ -351,7 +359,7 @@ impl OwnHolder {
     pub(super) fn convert(&mut self, convert: impl Fn(u64) -> u64) {
         self.share = convert(self.share);
         self.old = convert(self.old);
-        self.cap = convert(self.cap);
+        self.earlier = self.earlier.convert(&convert);
         self.asked = self.asked.map(convert);
     }
 }

@@ -21,9 +21,10 @@ impl QuotaGroup {
         let over = division.is_over();
         let Targets { holders: mut targets, reserve } =
             division.targets(self.quota.burst >= RESERVE_BURST_MIN);
+        let count = targets.len();
         for target in &mut targets {
             if let Some(holder) = self.holders.get(&target.holder) {
-                target.to = holder.capped(target.to, now, &self.config);
+                target.to = holder.limited(target.to, count, now, &self.config);
             }
         }
         let free = self.free(now);
