@@ -210,8 +210,9 @@ impl<S: SharedStore> Limiter<S> {
         self.prepare_all(&mut pending);
         let divided = self.divided();
         for descriptor in &mut pending {
-            if !divided.is_some_and(|rules| descriptor.query_share(rules)) {
-                descriptor.query_memory(store);
+            match divided {
+                None => descriptor.query_memory(store),
+                Some(rules) => descriptor.query_divided(store, rules),
             }
         }
         self.finish(rules, request, &mut pending, now)
@@ -360,6 +361,11 @@ impl<S: SharedStore> Limiter<S> {
             }
             if !free || status.code != Code::Ok {
                 continue;
+            }
+            if one.owes_share
+                && let Some(rules) = self.divided()
+            {
+                query.refund_charge(rules, now);
             }
             let Ok(now) = self.backend.now(key, now) else { continue };
             if let Some(step) = fold::refund(limit, hits, decision.allowed, now) {

@@ -5,11 +5,9 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::future::{BoxFuture, FutureExt};
 
 use super::active_rules::ActiveRules;
 use crate::client_address::ClientAddress;
-use crate::key::CounterKey;
 use crate::limiter::{DividedCheck, DividedResult, DividedRules, Limiter};
 use crate::rlqs::{
     self, ActiveRuleSet, EnvoyStream, LocalCheck, QuotaEngine, ReportError, RlqsConfig, RlqsDriver,
@@ -18,7 +16,6 @@ use crate::rlqs::{
 use crate::rules::{Rule, RuleSet};
 use crate::server::{QuotaStream, QuotaStreamError, QuotaStreams, TooManyStreams};
 use crate::settings::Settings;
-use crate::store::StoreError;
 use crate::time::{Micros, SystemClock};
 
 /// The engine of the quota service, and its thread.
@@ -96,8 +93,7 @@ impl DividedRules for QuotaEngine {
         match QuotaEngine::check(self, rule, limit, key, hits, now) {
             LocalCheck::NotDivided => DividedResult::NotDivided,
             LocalCheck::Decided(decision) => DividedResult::Decided(decision),
-            LocalCheck::Joining => DividedResult::Joining,
-            LocalCheck::Failed(error) => DividedResult::Failed(error),
+            LocalCheck::ByCounter => DividedResult::ByCounter,
         }
     }
 
@@ -105,8 +101,9 @@ impl DividedRules for QuotaEngine {
         QuotaEngine::divides(self, rule)
     }
 
-    fn joined<'a>(&'a self, key: &'a CounterKey) -> BoxFuture<'a, Result<(), StoreError>> {
-        QuotaEngine::joined(self, key).boxed()
+    fn charge(&self, check: &DividedCheck<'_>) {
+        let DividedCheck { limit, key, hits, now, .. } = *check;
+        QuotaEngine::charge(self, limit, key, hits, now);
     }
 }
 

@@ -10,8 +10,10 @@ pub(super) struct DecidedDescriptor<'q> {
     pub(super) resolved: &'q ResolvedDescriptor<'q>,
     /// The reason for its decision.
     pub(super) reason: DecisionReason,
-    /// Whether the rule is divided, so that the share of this instance decided, or the fallback for it.
+    /// Whether the rule is divided, so that the share of this instance decided.
     pub(super) by_share: bool,
+    /// Whether the counter allowed hits that are charged to the share of this instance.
+    pub(super) owes_share: bool,
     /// Gives back what the descriptor took under a lease, unless it is disarmed.
     pub(super) rollback: Option<RollbackGuard>,
 }

@@ -8,14 +8,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::future::BoxFuture;
-
 use super::resolved::CounterQuery;
 use crate::decision::Decision;
 use crate::key::CounterKey;
 use crate::limit::Limit;
 use crate::rules::Rule;
-use crate::store::StoreError;
 use crate::time::Micros;
 
 /// Decides by the shares of this instance.
@@ -26,13 +23,9 @@ pub trait DividedRules: Send + Sync + 'static {
     /// Whether the limit of `rule` is divided now. Takes nothing, and makes this instance no holder.
     fn divides(&self, rule: &Rule) -> bool;
 
-    /// Waits until `check` no longer returns [`DividedResult::Joining`] for this counter. The caller
-    /// bounds the wait.
-    ///
-    /// # Errors
-    ///
-    /// The error of the store from which the first share should have come.
-    fn joined<'a>(&'a self, key: &'a CounterKey) -> BoxFuture<'a, Result<(), StoreError>>;
+    /// The counter allowed the hits of a check that returned [`DividedResult::ByCounter`]. They are charged to
+    /// the share of this instance.
+    fn charge(&self, check: &DividedCheck<'_>);
 }
 
 /// Hits of one descriptor on a counter whose rule may be divided.
@@ -57,10 +50,8 @@ pub enum DividedResult {
     NotDivided,
     /// The share decided.
     Decided(Decision),
-    /// This instance has asked the store for its first share.
-    Joining,
-    /// This instance has no share, because the store failed. The fallback decides.
-    Failed(StoreError),
+    /// This instance has no share yet: the counter decides, and [`DividedRules::charge`] gets what it allows.
+    ByCounter,
 }
 
 /// The divided rules of a limiter.
@@ -89,6 +80,13 @@ impl CounterQuery<'_> {
         let CounterQuery { rule, limit, key, hits, is_changed, .. } = self;
         let rule = rule.filter(|rule| rule.is_divisible() && !is_changed)?;
         Some(DividedCheck { rule, limit, key, hits: *hits, now })
+    }
+
+    /// Gives the hits of this query back to the share to which they were charged.
+    pub(super) fn refund_charge(&self, rules: &dyn DividedRules, now: Micros) {
+        if let Some(check) = self.divided_check(now) {
+            rules.charge(&DividedCheck { hits: -check.hits, ..check });
+        }
     }
 
     /// Gives the hits of this query back to the share that allowed them.

@@ -37,6 +37,8 @@ pub(super) struct PendingDescriptor<'r> {
     pub(super) by_shared_store: bool,
     /// Whether the rule is divided, so that the share of this instance decided.
     pub(super) by_share: bool,
+    /// Whether what the counter allows is charged to the share of this instance, which it does not have yet.
+    pub(super) owes_share: bool,
     /// The index of the descriptor whose what-if limit this is; `None` for a descriptor of the request.
     pub(super) what_if_of: Option<usize>,
 }
@@ -49,7 +51,8 @@ impl<'r> PendingDescriptor<'r> {
         local_now: Micros,
     ) -> PendingDescriptor<'r> {
         let (store_now, result) = (Ok(local_now), None);
-        let (lease, rollback, by_shared_store, by_share) = (None, None, false, false);
+        let (lease, rollback, by_shared_store) = (None, None, false);
+        let (by_share, owes_share) = (false, false);
         PendingDescriptor {
             resolved,
             local_now,
@@ -59,6 +62,7 @@ impl<'r> PendingDescriptor<'r> {
             result,
             by_shared_store,
             by_share,
+            owes_share,
             what_if_of: None,
         }
     }
@@ -71,6 +75,14 @@ impl<'r> PendingDescriptor<'r> {
         }
     }
 
+    /// Queries the share of this instance if the rule is divided, or else the counter in memory.
+    pub(super) fn query_divided(&mut self, store: &MemoryStore, rules: &dyn DividedRules) {
+        if !self.query_share(rules) {
+            self.query_memory(store);
+            self.charge_share(rules);
+        }
+    }
+
     /// Queries the share of this instance if the rule is `divided`, or else the counter in the rule's
     /// mode. Waits at most `timeout`.
     pub(super) async fn query_redis<S: SharedStore>(
@@ -79,9 +91,7 @@ impl<'r> PendingDescriptor<'r> {
         divided: Option<&dyn DividedRules>,
         timeout: Option<Duration>,
     ) {
-        if let Some(rules) = divided
-            && self.query_share_joined(rules, [timeout, modes.store().timeout()]).await
-        {
+        if divided.is_some_and(|rules| self.query_share(rules)) {
             return;
         }
         if let Some(check) = self.check(timeout) {
@@ -97,6 +107,9 @@ impl<'r> PendingDescriptor<'r> {
                 (result, by_shared_store)
             };
             (self.result, self.by_shared_store) = (Some(result), by_shared_store);
+        }
+        if let Some(rules) = divided {
+            self.charge_share(rules);
         }
     }
 
@@ -186,8 +199,8 @@ impl<S: SharedStore> Limiter<S> {
             }
         };
         let rollback = pending.rollback.take();
-        let by_share = pending.by_share;
-        DecidedDescriptor { resolved: &pending.resolved, reason, by_share, rollback }
+        let (by_share, owes_share) = (pending.by_share, pending.owes_share);
+        DecidedDescriptor { resolved: &pending.resolved, reason, by_share, owes_share, rollback }
     }
 
     #[cold]

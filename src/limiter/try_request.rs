@@ -103,8 +103,14 @@ impl<S: SharedStore> Limiter<S> {
         }
         let concluded = pending.iter_mut().zip(reasons).map(|(one, reason)| match reason {
             Some(reason) => {
-                let (by_share, rollback) = (false, None);
-                DecidedDescriptor { resolved: &one.resolved, reason, by_share, rollback }
+                let (by_share, owes_share, rollback) = (false, false, None);
+                DecidedDescriptor {
+                    resolved: &one.resolved,
+                    reason,
+                    by_share,
+                    owes_share,
+                    rollback,
+                }
             }
             None => self.conclude(one),
         });

@@ -47,7 +47,7 @@ pub use present_use::PresentUse;
 const RETRY_PAUSE: Micros = Micros::from_millis(500);
 
 /// The pause after the first failure of a group without a snapshot. It doubles up to [`RETRY_PAUSE`]: until there
-/// is a snapshot, callers of `ShouldRateLimit` are decided by the fallback.
+/// is a snapshot, the counter decides the callers of `ShouldRateLimit`, and knows nothing of the Envoys.
 const FIRST_RETRY_PAUSE: Micros = Micros::from_millis(20);
 
 /// How long no share is raised after an outage in which instances renewed without the ledger: all write
@@ -101,6 +101,8 @@ pub struct DueAssignment {
     pub generation: u32,
     /// How long it is valid from its arrival, in whole seconds. 0 ends the last assignment.
     pub ttl: Micros,
+    /// The share that it should have, as far as others can give it.
+    pub target: u64,
 }
 
 /// Another instance has the holder now. If its stream is still open here, two Envoys have the same name.

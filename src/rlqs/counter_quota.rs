@@ -60,6 +60,8 @@ pub(super) struct CounterQuota {
 pub(super) struct LocalShare {
     pub(super) assignment: Assignment,
     pub(super) valid_until: Micros,
+    /// The hits that the share which it should have would save up. The first bucket begins with them.
+    pub(super) burst: u64,
 }
 
 /// A settlement to send, and the instant of the group.
@@ -310,7 +312,7 @@ impl CounterQuota {
     /// `local`.
     fn deliver(&mut self, now: Micros, local: &mut Option<LocalShare>) {
         let is_shadow = self.is_shadow;
-        for DueAssignment { holder, assignment, generation, ttl } in
+        for DueAssignment { holder, assignment, generation, ttl, target } in
             self.group.take_due_assignments()
         {
             let Some(member) = self.members.get_mut(&holder) else { continue };
@@ -325,7 +327,11 @@ impl CounterQuota {
             match &member.to {
                 Recipient::Local => {
                     let valid_until = now.saturating_add(ttl);
-                    *local = Some(LocalShare { assignment, valid_until });
+                    let burst = match Assignment::of(&self.quota, target) {
+                        Assignment::Bucket { max_tokens, .. } => u64::from(max_tokens),
+                        Assignment::AllowAll | Assignment::DenyAll => 0,
+                    };
+                    *local = Some(LocalShare { assignment, valid_until, burst });
                 }
                 // It may pass everything, and has that assignment.
                 Recipient::Bucket { .. } if is_shadow => {}

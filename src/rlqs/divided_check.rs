@@ -7,14 +7,13 @@ use crate::key::CounterKey;
 use crate::limit::Limit;
 use crate::quota::Quota;
 use crate::rules::Rule;
-use crate::store_error::StoreError;
 use crate::time::Micros;
 
 impl QuotaEngine {
     /// Decides `hits` on the counter `key` of `rule` at `now` by the local clock, without waiting.
     /// Positive hits are taken, 0 peeks, and negative hits are given back. Only a
     /// [divisible](Rule::is_divisible) rule is divided. The counter also decides if there are too many
-    /// local holders.
+    /// local holders, and until the ledger has answered about the first share.
     pub fn check(
         &self,
         rule: &Rule,
@@ -27,7 +26,7 @@ impl QuotaEngine {
             return LocalCheck::NotDivided;
         }
         if let LocalState::Checked(check) = self.local.check(limit, key, hits, now) {
-            return self.without_waiting(check);
+            return self.with_store(check);
         }
         let Some(quota) = Quota::of(limit, self.config.burst_percent) else {
             return LocalCheck::NotDivided;
@@ -41,7 +40,7 @@ impl QuotaEngine {
         let rule = self.quota_rules.of(rule, self.config.on_error);
         self.join_local(QuotaPlace { key: *key, rule, quota }, now);
         match self.local.check(limit, key, hits, now) {
-            LocalState::Checked(check) => self.without_waiting(check),
+            LocalState::Checked(check) => self.with_store(check),
             // The driver removed it, because the rule is not divided any longer.
             LocalState::Unknown => LocalCheck::NotDivided,
         }
@@ -52,22 +51,18 @@ impl QuotaEngine {
         self.divided.contains(rule.id) && rule.is_divisible()
     }
 
-    /// With a memory store a holder waits only while shares are learnt again after a start. The counter
-    /// decides meanwhile.
-    fn without_waiting(&self, check: LocalCheck) -> LocalCheck {
-        match check {
-            LocalCheck::Joining if self.ledger.is_none() => LocalCheck::NotDivided,
-            other => other,
-        }
+    /// Charges `hits` that the counter `key` allowed after [`LocalCheck::ByCounter`] to the share of this
+    /// process, or to its first one. Negative hits are given back.
+    pub fn charge(&self, limit: &Limit, key: &CounterKey, hits: i64, now: Micros) {
+        self.local.charge(limit, key, hits, now);
     }
 
-    /// Waits until [`check`](QuotaEngine::check) of `key` does not answer [`LocalCheck::Joining`] any
-    /// longer. Cancel-safe. The caller bounds the time.
-    ///
-    /// # Errors
-    ///
-    /// Why the ledger did not answer.
-    pub async fn joined(&self, key: &CounterKey) -> Result<(), StoreError> {
-        self.local.joined(key).await
+    /// With a memory store a holder has no share only while shares are learnt again after a start. A debt of
+    /// these 13 s would deny all calls after it.
+    fn with_store(&self, check: LocalCheck) -> LocalCheck {
+        match check {
+            LocalCheck::ByCounter if self.ledger.is_none() => LocalCheck::NotDivided,
+            other => other,
+        }
     }
 }

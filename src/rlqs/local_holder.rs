@@ -1,10 +1,7 @@
 //! Local holders: the share of this process in a divided limit, for its callers of ShouldRateLimit.
 
 use std::collections::HashMap;
-use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use tokio::sync::Notify;
 
 use super::counter_quota::LocalShare;
 use super::holder_budget::HolderBudget;
@@ -13,7 +10,6 @@ use crate::atomic_count::AtomicCount;
 use crate::decision::Decision;
 use crate::key::{CounterKey, RuleId};
 use crate::limit::{Limit, Tier};
-use crate::store_error::StoreError;
 use crate::time::Micros;
 
 /// Shards, each with a lock.
@@ -32,38 +28,32 @@ pub(super) struct LocalHolders {
 }
 
 #[derive(Debug, Default)]
-struct LocalShard {
-    holders: Mutex<HashMap<CounterKey, LocalHolder>>,
-    /// A holder of the shard got its first share, or failed to get one.
-    joined: Notify,
-}
+struct LocalShard(Mutex<HashMap<CounterKey, LocalHolder>>);
 
 #[derive(Debug)]
 struct LocalHolder {
     rule: RuleId,
     /// `None` until the ledger has granted the first share.
     tokens: Option<Tokens>,
+    /// Hits that the counter allowed before the first share. They are a debt of it.
+    owed: u64,
     /// From this instant on it has no share.
     valid_until: Micros,
     /// Hits that were asked for since the last report, allowed and denied.
     hits: u64,
     last_hit: Micros,
-    /// Why the ledger did not answer the last time.
-    error: Option<StoreError>,
 }
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalCheck {
-    /// The limit is not divided, or this process has no share although the store works. The counter
-    /// decides.
+    /// The limit is not divided. The counter decides.
     NotDivided,
     /// The share of this process decided.
     Decided(Decision),
-    /// The ledger in Redis has not answered about the share yet.
-    Joining,
-    /// There is no share, because the store failed. The rule's `on_error` decides.
-    Failed(StoreError),
+    /// This process has no valid share yet. The counter decides, and
+    /// [`charge`](super::QuotaEngine::charge) gets the hits that it allows.
+    ByCounter,
 }
 
 /// The result of a check of a local holder that may not exist.
@@ -121,10 +111,10 @@ impl LocalHolders {
         let holder = LocalHolder {
             rule,
             tokens: None,
+            owed: 0,
             valid_until: Micros::ZERO,
             hits: 0,
             last_hit: now,
-            error: None,
         };
         holders.insert(*key, holder);
         true
@@ -132,40 +122,25 @@ impl LocalHolders {
 
     /// Sets the share of a holder.
     pub(super) fn assign(&self, key: &CounterKey, share: LocalShare, now: Micros) {
-        let shard = self.shard(key);
-        if let Some(holder) = shard.lock().get_mut(key) {
+        if let Some(holder) = self.shard(key).lock().get_mut(key) {
             match &mut holder.tokens {
                 Some(tokens) => tokens.assign(share.assignment, now),
-                None => holder.tokens = Some(Tokens::full(share.assignment, now)),
+                None => {
+                    // Others may have to give the share first. Its burst does not wait for that.
+                    let mut tokens = Tokens::with(share.assignment, share.burst, now);
+                    tokens.charge(holder.owed, holder.owed, now);
+                    holder.owed = 0;
+                    holder.tokens = Some(tokens);
+                }
             }
             holder.valid_until = share.valid_until;
-            holder.error = None;
         }
-        shard.joined.notify_waiters();
     }
 
-    /// The ledger did not answer.
-    pub(super) fn fail(&self, key: &CounterKey, error: StoreError) {
-        let shard = self.shard(key);
-        if let Some(holder) = shard.lock().get_mut(key) {
-            holder.error = Some(error);
-        }
-        shard.joined.notify_waiters();
-    }
-
-    /// Waits until the holder of `key` has a share, failed to get one, or is gone. Cancel-safe.
-    pub(super) async fn joined(&self, key: &CounterKey) -> Result<(), StoreError> {
-        let shard = self.shard(key);
-        loop {
-            let mut joined = pin!(shard.joined.notified());
-            // Before the state is read, so that a share that arrives after it wakes this call.
-            joined.as_mut().enable();
-            match shard.lock().get(key) {
-                Some(LocalHolder { tokens: None, error: Some(error), .. }) => return Err(*error),
-                Some(LocalHolder { tokens: None, .. }) => {}
-                _ => return Ok(()),
-            }
-            joined.await;
+    /// Charges `hits` that the counter allowed to the holder. Negative hits are given back.
+    pub(super) fn charge(&self, limit: &Limit, key: &CounterKey, hits: i64, now: Micros) {
+        if let Some(holder) = self.shard(key).lock().get_mut(key) {
+            holder.charge(limit, hits, now);
         }
     }
 
@@ -218,35 +193,25 @@ impl LocalHolders {
 
 impl LocalShard {
     fn lock(&self) -> MutexGuard<'_, HashMap<CounterKey, LocalHolder>> {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LocalHolder {
     fn check(&mut self, limit: &Limit, hits: i64, now: Micros) -> LocalCheck {
-        let Some(tokens) = &mut self.tokens else {
-            return self.error.map_or(LocalCheck::Joining, LocalCheck::Failed);
-        };
-        if now >= self.valid_until {
-            // Without an error, the renewal is late: the store works, so its counter decides meanwhile.
-            return self.error.map_or(LocalCheck::NotDivided, LocalCheck::Failed);
-        }
         self.last_hit = now;
+        self.hits = match u64::try_from(hits) {
+            Ok(hits) => self.hits.saturating_add(hits),
+            Err(_) => self.hits.saturating_sub(hits.unsigned_abs()),
+        };
+        // Without a share: the ledger has not answered yet, or not for a while.
+        let Some(tokens) = self.tokens.as_mut().filter(|_| now < self.valid_until) else {
+            return LocalCheck::ByCounter;
+        };
         let (tier, requests) = tightest(limit);
         let taken = match u64::try_from(hits) {
-            Ok(hits) => {
-                self.hits = self.hits.saturating_add(hits);
-                // What the undivided limit would allow at once.
-                let sizes = limit.tiers.iter().map(|tier| match limit.algorithm.has_burst() {
-                    true => tier.burst,
-                    false => tier.requests,
-                });
-                tokens.take(hits, sizes.min().unwrap_or(0), now)
-            }
-            Err(_) => {
-                self.hits = self.hits.saturating_sub(hits.unsigned_abs());
-                tokens.give_back(hits.unsigned_abs(), now)
-            }
+            Ok(hits) => tokens.take(hits, at_once(limit), now),
+            Err(_) => tokens.give_back(hits.unsigned_abs(), now),
         };
         let Taken { allowed, remaining, max, reset_after } = taken;
         let used = max.saturating_sub(remaining);
@@ -254,11 +219,30 @@ impl LocalHolder {
         LocalCheck::Decided(Decision { allowed, tier, limit, remaining, used, reset_after })
     }
 
+    /// Charges `hits` that the counter allowed. The debt is at most one limit.
+    fn charge(&mut self, limit: &Limit, hits: i64, now: Micros) {
+        let most = at_once(limit);
+        match (&mut self.tokens, u64::try_from(hits)) {
+            (Some(tokens), Ok(hits)) => tokens.charge(hits, most, now),
+            (Some(tokens), Err(_)) => drop(tokens.give_back(hits.unsigned_abs(), now)),
+            (None, _) => self.owed = self.owed.saturating_add_signed(hits).min(most),
+        }
+    }
+
     /// Whether the bucket is full and had no hits for a while, so that a new one is equal to it.
     fn is_idle(&mut self, now: Micros) -> bool {
         let is_quiet = now.saturating_sub(self.last_hit) >= IDLE_TIMEOUT;
         is_quiet && self.tokens.as_mut().is_none_or(|tokens| tokens.is_full(now))
     }
+}
+
+/// The hits that the undivided limit would allow at once.
+fn at_once(limit: &Limit) -> u64 {
+    let sizes = limit.tiers.iter().map(|tier| match limit.algorithm.has_burst() {
+        true => tier.burst,
+        false => tier.requests,
+    });
+    sizes.min().unwrap_or(0)
 }
 
 /// The index of the tier with the lowest rate, the first among equals, and its requests.

@@ -57,10 +57,6 @@ impl QuotaEngine {
         let Some(quota) = shard.get_mut(key) else { return };
         let mut local = None;
         quota.finish_call(result.as_ref().ok(), sent_at, now, &self.metrics, &mut local);
-        match result {
-            Err(error) if quota.has(self.local_id) => self.local.fail(key, error),
-            _ => {}
-        }
         self.assign_local(key, local, now);
         // A new holder needs a second settlement at once.
         let is_ok = result.is_ok();

@@ -43,8 +43,14 @@ pub(super) struct Taken {
 impl Tokens {
     /// A full bucket of `assignment`.
     pub(super) fn full(assignment: Assignment, now: Micros) -> Tokens {
+        Tokens::with(assignment, 0, now)
+    }
+
+    /// A bucket of `assignment` with `hits`, or full if these are fewer. What exceeds the size stays until it is
+    /// taken, or until the next assignment.
+    pub(super) fn with(assignment: Assignment, hits: u64, now: Micros) -> Tokens {
         let (max, per_window, window) = numbers(assignment);
-        Tokens { max, per_window, window, level: parts(max), at: now }
+        Tokens { max, per_window, window, level: parts(max.max(hits)), at: now }
     }
 
     /// Changes the size and the rate. The tokens stay, up to the new size.
@@ -76,6 +82,14 @@ impl Tokens {
         Taken { allowed, reset_after: self.time_until(wanted, now), ..self.left() }
     }
 
+    /// Takes `hits` that were allowed elsewhere, also if they do not fit. The debt is at most `most` hits, or
+    /// as much as before.
+    pub(super) fn charge(&mut self, hits: u64, most: u64, now: Micros) {
+        self.refill(now);
+        let floor = self.level.min(-parts(most));
+        self.level = (self.level - parts(hits)).max(floor);
+    }
+
     /// Takes the hits of the time since the last call, evenly distributed, or as many as the rate and
     /// the saved tokens pass. Returns how many were missing.
     pub(super) fn take_evenly(&mut self, hits: u64, now: Micros) -> u64 {
@@ -92,7 +106,7 @@ impl Tokens {
     /// Gives hits back, up to the size.
     pub(super) fn give_back(&mut self, hits: u64, now: Micros) -> Taken {
         self.refill(now);
-        self.level = (self.level + parts(hits)).min(parts(self.max));
+        self.level = (self.level + parts(hits)).min(parts(self.max).max(self.level));
         self.left()
     }
 

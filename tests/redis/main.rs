@@ -29,6 +29,7 @@ mod outage_log;
 mod plans;
 mod quota;
 mod rlqs_envoy;
+mod rlqs_first_share;
 mod rlqs_shared;
 mod round_trips;
 mod secured;

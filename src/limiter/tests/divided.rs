@@ -2,11 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-use futures_util::future::FutureExt;
-use tokio::sync::Notify;
+use std::sync::atomic::Ordering;
 
 use super::changes::with_changes;
 use super::*;
@@ -15,6 +11,7 @@ use crate::key::CounterKey;
 use crate::limit::{Override, Unit};
 use crate::rules::Rule;
 use crate::testing::lock;
+use futures_util::future::FutureExt;
 
 /// The hits that a share has saved up, for each counter.
 const SAVED: i64 = 3;
@@ -26,11 +23,10 @@ struct FakeShares {
     left: Mutex<HashMap<CounterKey, i64>>,
     /// The result in place of a decision.
     instead: Mutex<Option<DividedResult>>,
-    /// Ends a wait for the first share.
-    joined: Notify,
     /// The hits of each check that was asked for.
     asked: Mutex<Vec<i64>>,
-    waits: AtomicUsize,
+    /// The hits of each charge.
+    charged: Mutex<Vec<i64>>,
 }
 
 impl FakeShares {
@@ -40,9 +36,8 @@ impl FakeShares {
             any: Arc::new(AtomicBool::new(true)),
             left: Mutex::default(),
             instead: Mutex::default(),
-            joined: Notify::new(),
             asked: Mutex::default(),
-            waits: AtomicUsize::new(0),
+            charged: Mutex::default(),
         })
     }
 
@@ -53,6 +48,11 @@ impl FakeShares {
     /// The hits of the checks since the last time that this was called.
     fn take_asked(&self) -> Vec<i64> {
         std::mem::take(&mut *lock(&self.asked))
+    }
+
+    /// The hits of the charges since the last time that this was called.
+    fn take_charged(&self) -> Vec<i64> {
+        std::mem::take(&mut *lock(&self.charged))
     }
 }
 
@@ -86,13 +86,9 @@ impl DividedRules for FakeShares {
         self.rules.contains(&&*rule.display_name)
     }
 
-    fn joined<'a>(&'a self, _: &'a CounterKey) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-        async {
-            self.joined.notified().await;
-            Ok(())
-        }
-        .boxed()
+    fn charge(&self, check: &DividedCheck<'_>) {
+        assert_eq!(check.now, NOW);
+        lock(&self.charged).push(check.hits);
     }
 }
 
@@ -271,75 +267,68 @@ fn a_denied_request_gives_hits_back_to_the_share() {
     assert_eq!(remaining(&check_hits(&bench, &[("a", 0), ("s", 0)])), [3, 3]);
 }
 
+/// The counter decides until this instance has a share, and what it allows is charged to the share.
 #[test]
-fn a_failed_share_leaves_the_decision_to_on_error() {
+fn the_counter_decides_before_the_first_share() {
     let shares = FakeShares::of(ALL);
-    let config = ResponseSettings { decision_header: true, ..Default::default() };
-    let bench = bench(&shares, config);
-    shares.set_instead(Some(DividedResult::Failed(StoreError::Unreachable)));
-    let verdict = check_hits(&bench, &[("a", 1), ("deny", 1), ("deny", 0)]);
-    assert_eq!(codes(&verdict), [OK, OVER, OK]);
+    let bench = bench(&shares, ResponseSettings { decision_header: true, ..Default::default() });
+    shares.set_instead(Some(DividedResult::ByCounter));
+    let verdict = check_hits(&bench, &[("one", 1), ("a", 5), ("none", 1)]);
+    assert_eq!((codes(&verdict), remaining(&verdict)), (vec![OK; 3], vec![0, 95, 0]));
+    assert_eq!(shares.take_charged(), [1, 5]);
     let how = header(&verdict, "x-weir-decision").expect("switched on");
-    let cause = "cause=unreachable";
-    assert!(how.starts_with(&format!("rule=a;mode=divided;fallback=allow;{cause}, ")), "{how}");
-    assert!(how.ends_with(&format!("rule=deny;mode=divided;fallback=deny;{cause}")), "{how}");
+    assert!(how.starts_with("rule=one;mode=exact;fallback=none"), "{how}");
+    assert_eq!(codes(&check_hits(&bench, &[("one", 1), ("a", -2)])), [OVER, OK]);
+    assert_eq!(shares.take_charged(), [-2], "a denied hit is no debt");
+    shares.set_instead(None);
+    assert_eq!(remaining(&check_hits(&bench, &[("a", 1)])), [2]);
+    assert!(shares.take_charged().is_empty());
 }
 
-/// A limiter over a Redis that must not be called.
-fn over_redis(shares: &Arc<FakeShares>, timeout: Option<Duration>) -> Limiter<FakeStore> {
-    let store = FakeStore::new().taking(Duration::ZERO, timeout);
-    let limiter =
-        Limiter::new(Backend::Redis(Modes::new(store)), KeySeed::fixed([1, 2]), Default::default());
-    limiter.with_divided(shares.any.clone(), shares.clone())
+/// What the counter gives back is no debt of the share.
+#[test]
+fn a_denied_request_gives_a_charge_back() {
+    let shares = FakeShares::of(&["a"]);
+    let options = Options { denied_requests: DeniedRequests::Free, ..Options::default() };
+    let Bench { rules, limiter } = Bench::with(RULES, ResponseSettings::default(), &options);
+    let bench = Bench { rules, limiter: limiter.with_divided(shares.any.clone(), shares.clone()) };
+    shares.set_instead(Some(DividedResult::ByCounter));
+    check_hits(&bench, &[("one", 1)]);
+    let verdict = check_hits(&bench, &[("a", 2), ("one", 1)]);
+    assert_eq!(codes(&verdict), [OK, OVER]);
+    assert_eq!(shares.take_charged(), [2, -2]);
+    assert_eq!(remaining(&check_hits(&bench, &[("a", 0)])), [100]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_first_share_is_awaited() {
+/// With counters in Redis as well, also while Redis fails: then `on_error` decides, and nothing is charged.
+#[test]
+fn a_call_before_the_first_share_does_not_wait() {
     let shares = FakeShares::of(ALL);
-    let (rules, limiter) = (bench(&shares, Default::default()).rules, over_redis(&shares, None));
+    let rules = bench(&shares, Default::default()).rules;
+    let limiter = Limiter::new(
+        Backend::Redis(Modes::new(FakeStore::new())),
+        KeySeed::fixed([1, 2]),
+        Default::default(),
+    );
+    let limiter = limiter.with_divided(shares.any.clone(), shares.clone());
     let entries = ["a", "deny"].map(|key| [Entry { key, value: "" }]);
     let descriptors = entries.each_ref().map(|entries| descriptor(entries, 1));
-    for count in 1..=2 {
-        let request = with(&descriptors[..count]);
-        shares.set_instead(Some(DividedResult::Joining));
-        let mut check = Box::pin(limiter.check(&rules, &request, NOW));
-        assert!(check.as_mut().now_or_never().is_none(), "there is no share");
-        shares.set_instead(None);
-        shares.joined.notify_waiters();
-        let verdict = check.now_or_never().expect("there is one");
-        assert_eq!(codes(&verdict), vec![OK; count]);
-        assert_eq!(remaining(&verdict)[0], 3 - count as u64);
-    }
-    let verdict = limiter.check(&rules, &with(&descriptors), NOW).now_or_never();
-    assert_eq!(codes(&verdict.expect("no wait")), [OK, OK]);
-    assert_eq!(shares.waits.load(Ordering::Relaxed), 3);
+    let check = || {
+        let verdict = limiter.check(&rules, &with(&descriptors), NOW).now_or_never();
+        verdict.expect("a fake store answers at once")
+    };
+    shares.set_instead(Some(DividedResult::ByCounter));
+    assert_eq!(remaining(&check()), [99, 99]);
+    assert_eq!(shares.take_charged(), [1, 1]);
     let store = limiter.backend().shared_store().expect("Redis");
+    store.set_reachable(false);
+    assert_eq!(codes(&check()), [OK, OVER]);
+    assert!(shares.take_charged().is_empty());
+    store.set_reachable(true);
+    shares.set_instead(None);
+    store.take_calls();
+    assert_eq!(remaining(&check()), [2, 2]);
     assert_eq!(store.take_calls(), 0, "a share needs no call");
-}
-
-/// The shorter of the timeouts of the store and of the request ends the wait.
-#[tokio::test(start_paused = true)]
-async fn a_wait_for_a_share_ends_in_the_fallback() {
-    let millis = |millis| Some(Duration::from_millis(millis));
-    for (of_store, of_request, wait) in
-        [(millis(10), None, 10), (millis(10), millis(4), 4), (None, millis(7), 7)]
-    {
-        let shares = FakeShares::of(ALL);
-        let rules = bench(&shares, Default::default()).rules;
-        let limiter = over_redis(&shares, of_store);
-        shares.set_instead(Some(DividedResult::Joining));
-        let entries = ["a", "deny"].map(|key| [Entry { key, value: "" }]);
-        let descriptors = entries.each_ref().map(|entries| descriptor(entries, 1));
-        let request = Request { timeout: of_request, ..with(&descriptors) };
-        let start = tokio::time::Instant::now();
-        let verdict = limiter.check(&rules, &request, NOW).await;
-        assert_eq!(start.elapsed(), Duration::from_millis(wait));
-        assert_eq!(codes(&verdict), [OK, OVER]);
-        let DecisionReason::Fallback { error, .. } = verdict.statuses[0].reason else {
-            panic!("{:?}", verdict.statuses)
-        };
-        assert_eq!(error, StoreError::Timeout);
-    }
 }
 
 /// A trial reads the counter. It takes nothing from a share.

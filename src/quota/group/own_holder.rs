@@ -42,6 +42,8 @@ pub(super) struct OwnHolder {
     /// Whether a snapshot showed what the ledger had of it when it appeared.
     known: bool,
     share: u64,
+    /// The share that it should have.
+    target: u64,
     /// The largest share that a message lowered, until a report proves that the stream still works.
     old: u64,
     /// When it was lowered.
@@ -77,6 +79,7 @@ impl OwnHolder {
             renewing: false,
             known: false,
             share: 0,
+            target: 0,
             old: 0,
             lowered: Micros::ZERO,
             until: Micros::ZERO,
@@ -178,6 +181,10 @@ impl OwnHolder {
             }
             want => want,
         }
+    }
+
+    pub(super) fn set_target(&mut self, target: u64) {
+        self.target = target;
     }
 
     /// `target` of one of `holders`, limited while assignments of the time before the start may be in use.
@@ -352,12 +359,14 @@ impl OwnHolder {
             assignment,
             generation,
             ttl: Micros::from_secs(ttl.0 / 1_000_000),
+            target: self.target,
         })
     }
 
     /// Applies `convert` to every share.
     pub(super) fn convert(&mut self, convert: impl Fn(u64) -> u64) {
         self.share = convert(self.share);
+        self.target = convert(self.target);
         self.old = convert(self.old);
         self.earlier = self.earlier.convert(&convert);
         self.asked = self.asked.map(convert);

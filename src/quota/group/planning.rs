@@ -23,8 +23,9 @@ impl QuotaGroup {
             division.targets(self.quota.burst >= RESERVE_BURST_MIN);
         let count = targets.len();
         for target in &mut targets {
-            if let Some(holder) = self.holders.get(&target.holder) {
+            if let Some(holder) = self.holders.get_mut(&target.holder) {
                 target.to = holder.limited(target.to, count, now, &self.config);
+                holder.set_target(target.to);
             }
         }
         let free = self.free(now);

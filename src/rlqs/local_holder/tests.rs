@@ -24,7 +24,7 @@ fn limit() -> Limit {
 
 fn share(max_tokens: u32, valid_until: Micros) -> LocalShare {
     let assignment = Assignment::Bucket { max_tokens, tokens_per_fill: 10, fill_seconds: 1 };
-    LocalShare { assignment, valid_until }
+    LocalShare { assignment, valid_until, burst: 0 }
 }
 
 fn check(holders: &LocalHolders, hits: i64, now: Micros) -> LocalCheck {
@@ -46,7 +46,7 @@ fn a_holder_decides_by_its_share() {
     let holders = LocalHolders::new(10);
     assert!(matches!(holders.check(&limit(), &KEY, 1, second(0)), LocalState::Unknown));
     assert!(holders.add(&KEY, RULE, second(0)));
-    assert_eq!(check(&holders, 1, second(0)), LocalCheck::Joining);
+    assert_eq!(check(&holders, 0, second(0)), LocalCheck::ByCounter);
     holders.assign(&KEY, share(20, second(12)), second(0));
     assert_eq!(decided(&holders, 0, second(0)), (true, 20, 0));
     assert_eq!(decided(&holders, 15, second(0)), (true, 5, 15));
@@ -55,9 +55,7 @@ fn a_holder_decides_by_its_share() {
     assert_eq!(decided(&holders, 100, second(5)), (true, 0, 20), "the limit fits a full bucket");
     assert_eq!(decided(&holders, i64::MIN, second(5)), (true, 20, 0), "a refund of everything");
     assert_eq!(decided(&holders, i64::MAX, second(5)), (false, 20, 0));
-    assert_eq!(check(&holders, 1, second(12)), LocalCheck::NotDivided, "renewed too late");
-    holders.fail(&KEY, StoreError::BreakerOpen);
-    assert_eq!(check(&holders, 1, second(12)), LocalCheck::Failed(StoreError::BreakerOpen));
+    assert_eq!(check(&holders, 1, second(12)), LocalCheck::ByCounter, "renewed too late");
     holders.assign(&KEY, share(20, second(24)), second(12));
     assert_eq!(decided(&holders, 1, second(12)), (true, 19, 1));
 }
@@ -98,19 +96,43 @@ fn the_number_is_bounded() {
     assert_eq!(holders.len(), 2);
 }
 
-/// A waiting call ends when the share arrives, and when the ledger fails.
-#[tokio::test]
-async fn a_call_waits_for_the_first_share() {
-    let holders = LocalHolders::new(2);
-    assert_eq!(holders.joined(&KEY).await, Ok(()), "no holder");
+/// The burst of a share that others have to give first does not wait for it.
+#[test]
+fn the_first_share_has_its_burst_at_once() {
+    let holders = LocalHolders::new(10);
     assert!(holders.add(&KEY, RULE, second(0)));
-    let fail = async { holders.fail(&KEY, StoreError::Busy) };
-    let (joined, ()) = tokio::join!(holders.joined(&KEY), fail);
-    assert_eq!(joined, Err(StoreError::Busy));
-    assert_eq!(check(&holders, 1, second(0)), LocalCheck::Failed(StoreError::Busy));
+    let (assignment, valid_until) = (Assignment::DenyAll, second(12));
+    holders.assign(&KEY, LocalShare { assignment, valid_until, burst: 5 }, second(0));
+    assert_eq!(decided(&holders, 6, second(0)), (false, 5, 0));
+    assert_eq!(decided(&holders, 3, second(0)), (true, 2, 0));
+    assert_eq!(decided(&holders, -1, second(0)), (true, 2, 0), "no more than there is");
+    holders.assign(&KEY, LocalShare { assignment, valid_until, burst: 5 }, second(5));
+    assert_eq!(decided(&holders, 2, second(5)), (true, 0, 0));
+    assert_eq!(decided(&holders, 1, second(11)), (false, 0, 0));
+    holders.assign(&KEY, LocalShare { burst: 20, ..share(20, second(24)) }, second(11));
+    assert_eq!(decided(&holders, 1, second(11)), (false, 0, 20), "it was used");
+}
+
+/// What the counter allowed before the first share is a debt of it, of at most one limit.
+#[test]
+fn the_first_share_begins_with_a_debt() {
+    let holders = LocalHolders::new(10);
+    assert!(holders.add(&KEY, RULE, second(0)));
+    for hits in [25, -5] {
+        assert_eq!(check(&holders, hits, second(0)), LocalCheck::ByCounter);
+        holders.charge(&limit(), &KEY, hits, second(0));
+    }
+    holders.assign(&KEY, share(10, second(12)), second(0));
+    assert_eq!(decided(&holders, 1, second(0)), (false, 0, 10));
+    assert_eq!(decided(&holders, 1, second(1)), (false, 0, 10), "a debt of 10, and 10 per second");
+    assert_eq!(decided(&holders, 5, second(2)), (true, 5, 5));
+    // The renewal is late, and the counter allows a lot.
+    assert_eq!(check(&holders, 500, second(12)), LocalCheck::ByCounter);
+    holders.charge(&limit(), &KEY, 500, second(12));
+    holders.assign(&KEY, share(10, second(99)), second(12));
+    assert_eq!(decided(&holders, 1, second(22)), (false, 0, 10), "100 hits is the most at once");
+    assert_eq!(decided(&holders, 10, second(23)), (true, 0, 10));
     let other = CounterKey([5, 2]);
-    assert!(holders.add(&other, RULE, second(0)));
-    let assign = async { holders.assign(&other, share(1, second(9)), second(0)) };
-    let (joined, ()) = tokio::join!(holders.joined(&other), assign);
-    assert_eq!(joined, Ok(()));
+    holders.charge(&limit(), &other, 5, second(0));
+    assert!(holders.add(&other, RULE, second(0)), "no holder, no debt");
 }

@@ -234,6 +234,7 @@ impl World {
                         assignment: Assignment::of(quota, SHARES),
                         generation: 1,
                         ttl: self.setup.config.ttl,
+                        target: SHARES,
                     };
                     let arrives = self.arrival(stream, 1, Micros(1_000));
                     self.at(arrives, Event::Assigned { stream, quota: usage.quota, due });
