@@ -20,7 +20,7 @@ use super::shared_ledger::SharedLedger;
 use super::{ActiveRuleSet, GRACE, MARGIN, RlqsConfig};
 use crate::client_address::ClientAddress;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
-use crate::quota::{GroupConfig, HolderId, HolderTakenOver, Quota};
+use crate::quota::{Assignment, GroupConfig, HolderId, HolderTakenOver, Quota, SHARES};
 use crate::time::{Clock, ClockOffset, Micros};
 
 /// Shards of the quotas, each with a lock.
@@ -222,17 +222,19 @@ impl QuotaEngine {
 
     /// Removes a bucket from its quota. Its share is free when its last assignment has expired.
     pub(super) fn leave(&self, key: &CounterKey, holder: HolderId, rule: RuleId, now: Micros) {
-        self.leave_quota(key, holder, now);
+        let _ = self.leave_quota(key, holder, now);
         self.divided.remove(rule, self.unused_from(now));
     }
 
-    fn leave_quota(&self, key: &CounterKey, holder: HolderId, now: Micros) {
+    /// Removes a holder from its quota. Returns the quota.
+    fn leave_quota(&self, key: &CounterKey, holder: HolderId, now: Micros) -> Option<Quota> {
         let mut shard = lock(self.shard(key));
-        if let Some(quota) = shard.get_mut(key) {
-            quota.leave(holder);
-            shard.mark_due(*key);
-            shard.plan(*key, self.unused_from(now));
-        }
+        let known = shard.get_mut(key)?;
+        known.leave(holder);
+        let quota = *known.quota();
+        shard.mark_due(*key);
+        shard.plan(*key, self.unused_from(now));
+        Some(quota)
     }
 
     pub(super) fn assign_local(&self, key: &CounterKey, local: Option<LocalShare>, now: Micros) {
@@ -241,14 +243,24 @@ impl QuotaEngine {
         }
     }
 
-    /// Reports the use of a part of the local holders, and removes those that are idle or whose rule is
-    /// not divided any longer.
+    /// Reports the use of a part of the local holders, removes those that are idle, and parks those whose
+    /// rule is not divided any longer.
     pub(super) fn report_local_uses(&self, number: usize, now: Micros) {
         for used in self.local.take_uses(number, now) {
-            let is_divided = self.divided.contains(used.rule);
-            if !is_divided || (used.is_idle && used.hits == 0) {
-                if self.local.remove(&used.key, is_divided, now, self.unused_from(now)) {
-                    self.leave_quota(&used.key, self.local_id, now);
+            let is_idle = used.is_idle && used.hits == 0;
+            if is_idle && self.local.remove(&used.key, now, self.unused_from(now)) {
+                self.leave_quota(&used.key, self.local_id, now);
+            }
+            if is_idle || used.is_parked {
+                continue;
+            }
+            if !self.divided.contains(used.rule) {
+                let quota = self.leave_quota(&used.key, self.local_id, now);
+                let whole = quota.map(|quota| Assignment::of(&quota, SHARES));
+                // A limit of 0 has no bucket that becomes full.
+                match whole.filter(|whole| *whole != Assignment::DenyAll) {
+                    Some(whole) => self.local.park(&used.key, whole, now),
+                    None => self.local.end(&used.key, self.unused_from(now)),
                 }
                 continue;
             }

@@ -10,6 +10,7 @@ use crate::atomic_count::AtomicCount;
 use crate::decision::Decision;
 use crate::key::{CounterKey, RuleId};
 use crate::limit::{Limit, Tier};
+use crate::quota::Assignment;
 use crate::time::Micros;
 
 /// Shards, each with a lock.
@@ -42,6 +43,8 @@ struct LocalHolder {
     /// Hits that were asked for since the last report, allowed and denied.
     hits: u64,
     last_hit: Micros,
+    /// Whether its rule is not divided any longer. It has no share, and keeps what its bucket lacks.
+    is_parked: bool,
 }
 
 /// The result of a check.
@@ -71,6 +74,8 @@ pub(super) struct LocalUse {
     pub(super) hits: u64,
     /// Whether the holder can be removed without a loss.
     pub(super) is_idle: bool,
+    /// Whether it is [parked](LocalHolders::park).
+    pub(super) is_parked: bool,
 }
 
 impl LocalHolders {
@@ -80,7 +85,7 @@ impl LocalHolders {
         LocalHolders { shards, number: AtomicCount::default(), budget: HolderBudget::new(max) }
     }
 
-    /// The number of holders.
+    /// The number of holders that are not parked.
     pub(super) fn len(&self) -> u64 {
         self.number.get()
     }
@@ -94,14 +99,22 @@ impl LocalHolders {
         now: Micros,
     ) -> LocalState {
         let mut holders = self.shard(key).lock();
-        let Some(holder) = holders.get_mut(key) else { return LocalState::Unknown };
-        LocalState::Checked(holder.check(limit, hits, now))
+        match holders.get_mut(key) {
+            Some(holder) if !holder.is_parked => {
+                LocalState::Checked(holder.check(limit, hits, now))
+            }
+            _ => LocalState::Unknown,
+        }
     }
 
-    /// Adds a holder without a share. Returns whether there is room for it.
+    /// Adds a holder without a share. A parked one continues with its bucket. Returns whether there is room
+    /// for it.
     pub(super) fn add(&self, key: &CounterKey, rule: RuleId, now: Micros) -> bool {
         let mut holders = self.shard(key).lock();
-        if holders.contains_key(key) {
+        if let Some(known) = holders.get_mut(key) {
+            if std::mem::take(&mut known.is_parked) {
+                self.number.add();
+            }
             return true;
         }
         if !self.budget.reserve() {
@@ -115,6 +128,7 @@ impl LocalHolders {
             valid_until: Micros::ZERO,
             hits: 0,
             last_hit: now,
+            is_parked: false,
         };
         holders.insert(*key, holder);
         true
@@ -152,33 +166,61 @@ impl LocalHolders {
             rule: holder.rule,
             hits: std::mem::take(&mut holder.hits),
             is_idle: holder.is_idle(now),
+            is_parked: holder.is_parked,
         });
         uses.collect()
     }
 
-    /// Removes a holder, unless it had hits since its use was taken and `only_idle`. It counts until
-    /// `until`, because its quota stays in memory.
-    pub(super) fn remove(
-        &self,
-        key: &CounterKey,
-        only_idle: bool,
-        now: Micros,
-        until: Micros,
-    ) -> bool {
+    /// Removes an idle holder, unless it had hits since its use was taken. It counts until `until`, because
+    /// its quota stays in memory.
+    pub(super) fn remove(&self, key: &CounterKey, now: Micros, until: Micros) -> bool {
         let mut holders = self.shard(key).lock();
-        let Some(holder) = holders.get_mut(key) else { return false };
-        if only_idle && (holder.hits > 0 || !holder.is_idle(now)) {
+        let is_idle = |holder: &mut LocalHolder| holder.hits == 0 && holder.is_idle(now);
+        if !holders.get_mut(key).is_some_and(is_idle) {
             return false;
         }
-        holders.remove(key);
+        self.end_in(&mut holders, key, until);
+        true
+    }
+
+    /// Removes a holder with all that it owes.
+    pub(super) fn end(&self, key: &CounterKey, until: Micros) {
+        self.end_in(&mut self.shard(key).lock(), key, until);
+    }
+
+    fn end_in(
+        &self,
+        holders: &mut HashMap<CounterKey, LocalHolder>,
+        key: &CounterKey,
+        until: Micros,
+    ) {
+        let Some(ended) = holders.remove(key) else { return };
         if holders.len() < holders.capacity() / 4 {
             let room = 2 * holders.len();
             holders.shrink_to(room);
         }
-        drop(holders);
-        self.number.subtract();
+        if !ended.is_parked {
+            self.number.subtract();
+        }
         self.budget.release_at(until);
-        true
+    }
+
+    /// The rule of a holder is not divided any longer. It loses its share, and stays until its bucket is full:
+    /// a rule that is divided again does not begin with another burst. Until then the bucket refills by
+    /// `whole`, the whole limit.
+    pub(super) fn park(&self, key: &CounterKey, whole: Assignment, now: Micros) {
+        if let Some(holder) = self.shard(key).lock().get_mut(key) {
+            if !std::mem::replace(&mut holder.is_parked, true) {
+                self.number.subtract();
+            }
+            holder.valid_until = Micros::ZERO;
+            let owed = std::mem::take(&mut holder.owed);
+            let tokens = holder.tokens.get_or_insert_with(|| Tokens::full(whole, now));
+            if !tokens.is_full(now) {
+                tokens.assign(whole, now);
+            }
+            tokens.charge(owed, owed, now);
+        }
     }
 
     /// Frees what does not count any longer at `now`.
@@ -231,7 +273,7 @@ impl LocalHolder {
 
     /// Whether the bucket is full and had no hits for a while, so that a new one is equal to it.
     fn is_idle(&mut self, now: Micros) -> bool {
-        let is_quiet = now.saturating_sub(self.last_hit) >= IDLE_TIMEOUT;
+        let is_quiet = self.is_parked || now.saturating_sub(self.last_hit) >= IDLE_TIMEOUT;
         is_quiet && self.tokens.as_mut().is_none_or(|tokens| tokens.is_full(now))
     }
 }

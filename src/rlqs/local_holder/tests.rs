@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::limit::Algorithm;
-use crate::quota::Assignment;
 
 const KEY: CounterKey = CounterKey([1, 2]);
 const RULE: RuleId = RuleId([3, 4]);
@@ -74,12 +73,12 @@ fn hits_are_reported_once_and_idle_holders_removed() {
     }
     assert_eq!(uses(second(1)), [(22, false)], "denied hits count too");
     assert_eq!(uses(second(9)), [(0, false)], "full, but not quiet for long enough");
-    assert!(!holders.remove(&KEY, true, second(9), second(22)));
+    assert!(!holders.remove(&KEY, second(9), second(22)));
     assert_eq!(uses(second(10)), [(0, true)]);
     check(&holders, 1, second(10));
-    assert!(!holders.remove(&KEY, true, second(10), second(23)), "used since");
-    assert!(holders.remove(&KEY, false, second(10), second(23)));
-    assert!(!holders.remove(&KEY, false, second(10), second(23)));
+    assert!(!holders.remove(&KEY, second(10), second(23)), "used since");
+    holders.end(&KEY, second(23));
+    holders.end(&KEY, second(23));
     assert_eq!((uses(second(20)), holders.len()), (vec![], 0));
 }
 
@@ -88,7 +87,7 @@ fn the_number_is_bounded() {
     let holders = LocalHolders::new(2);
     let add = |number| holders.add(&CounterKey([number, number]), RULE, second(0));
     assert_eq!([1, 2, 2, 3].map(add), [true, true, true, false]);
-    assert!(holders.remove(&CounterKey([1, 1]), true, second(10), second(23)));
+    assert!(holders.remove(&CounterKey([1, 1]), second(10), second(23)));
     holders.expire(second(22));
     assert_eq!((holders.len(), add(3)), (1, false), "its quota is left");
     holders.expire(second(23));
