@@ -15,7 +15,8 @@ pub use assignment::Assignment;
 pub use division::{ClientHolders, HEAD_ROOM_PERCENT, WANT_MIN, Want, divide, equal_part, want_of};
 pub use fair_parts::{PartClaim, fair_parts};
 pub use group::{
-    DueAssignment, GroupConfig, HOLDER_BYTES, HolderTakenOver, PresentUse, QuotaGroup,
+    DueAssignment, GroupConfig, HOLDER_BYTES, HolderTakenOver, OutstandingShares, PresentUse,
+    QuotaGroup,
 };
 pub use ledger::{
     Change, HELD_MAX, HOLDERS_MAX, HolderId, Holding, Ledger, LedgerSnapshot, Settlement,

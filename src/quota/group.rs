@@ -11,6 +11,7 @@
 //! Exceptions:
 //!
 //! - A limit that a reload lowers, until the holders are lowered.
+//! - A counter that gets another rule with a lower limit, in the same way.
 //! - A stream that is cut without a sign to this instance: a message that lowers does not arrive, and
 //!   the Envoy uses the old share until its next stream or the end of its TTL.
 //! - A ledger that loses its last writes or everything: shares that were raised shortly before, and what was
@@ -24,13 +25,14 @@
 use std::collections::BTreeMap;
 
 use super::assignment::Assignment;
-use super::ledger::{HolderId, Holding, LedgerSnapshot, Settlement};
+use super::ledger::{Change, HolderId, Holding, LedgerSnapshot, Settlement};
 use super::share::Quota;
 use crate::time::Micros;
 
 mod demand_meter;
 mod earlier_use;
 mod ledger_view;
+mod moving;
 mod own_holder;
 mod planning;
 mod present_use;
@@ -41,6 +43,7 @@ use earlier_use::EarlierUse;
 use ledger_view::LedgerView;
 use own_holder::OwnHolder;
 
+pub use moving::OutstandingShares;
 pub use present_use::PresentUse;
 
 /// The pause after a failure of the store.
@@ -122,6 +125,10 @@ pub struct QuotaGroup {
     view: LedgerView,
     /// The rate of the settlement in flight.
     in_flight: Option<Quota>,
+    /// Shares of another quota whose holders come from there. The ledger gets them with the next settlement.
+    reserved: Vec<Change>,
+    /// The number of them in the settlement in flight.
+    reserving: usize,
     /// Whether every assignment is due.
     resend: bool,
     retry_at: Micros,
@@ -146,6 +153,8 @@ impl QuotaGroup {
             holders: BTreeMap::new(),
             view: LedgerView::default(),
             in_flight: None,
+            reserved: Vec::new(),
+            reserving: 0,
             resend: false,
             retry_at: Micros::ZERO,
             failed_reads: 0,
@@ -167,6 +176,7 @@ impl QuotaGroup {
             let from = std::mem::replace(&mut self.rate, quota);
             let convert = |share: u64| converted(share, &from, &quota);
             self.view.convert(convert);
+            self.reserved.iter_mut().for_each(|one| one.convert(convert));
             self.holders.values_mut().for_each(|holder| holder.convert(convert));
         }
         self.send_again();
@@ -238,7 +248,9 @@ impl QuotaGroup {
         if std::mem::take(&mut self.resend) {
             self.send(now, |holder| holder.until() > now);
         }
-        let changes = self.changes(now);
+        let mut changes = self.changes(now);
+        self.reserving = self.reserved.len();
+        changes.splice(0..0, self.reserved.iter().cloned());
         if changes.is_empty() && !self.must_read(now) {
             self.next = self.next_after(now);
             return None;
@@ -286,6 +298,7 @@ impl QuotaGroup {
         if std::mem::take(&mut self.renewed_without_ledger) {
             self.no_raise_until = now.saturating_add(RECOVERY);
         }
+        self.reserved.drain(..self.reserving);
         let mut snapshot = snapshot.clone();
         if rate != self.rate {
             let convert = |share: u64| converted(share, &rate, &self.rate);

@@ -109,6 +109,14 @@ pub struct Ledger {
     holdings: BTreeMap<HolderId, Holding>,
 }
 
+impl Change {
+    /// Applies `convert` to the shares.
+    pub(super) fn convert(&mut self, convert: impl Fn(u64) -> u64) {
+        self.share = convert(self.share);
+        self.held = convert(self.held);
+    }
+}
+
 impl Holding {
     /// The share that counts as in use: the larger one of the two.
     fn used(&self) -> u64 {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::bucket_id::BucketKey;
 use super::member::{Member, Recipient};
 use super::metrics::RlqsMetrics;
 use super::outbox::DueAction;
@@ -11,7 +12,7 @@ use super::quota_rule::QuotaRule;
 use super::tokens::Tokens;
 use crate::quota::{
     Assignment, DueAssignment, GroupConfig, HolderId, HolderTakenOver, Ledger, LedgerSnapshot,
-    PresentUse, Quota, QuotaGroup, SHARES, Settlement,
+    OutstandingShares, PresentUse, Quota, QuotaGroup, SHARES, Settlement,
 };
 use crate::time::{ClockOffset, Micros};
 
@@ -143,6 +144,34 @@ impl CounterQuota {
         }
         self.group.send_again();
         true
+    }
+
+    /// Whether it has this holder, also one of another instance. `now` is the local instant.
+    pub(super) fn knows(&self, holder: HolderId, now: Micros) -> bool {
+        self.group.knows(holder, self.group_now.max(self.offset.remote(now)))
+    }
+
+    /// What its holders may still use when `holder`, which is `bucket` of its Envoy, moves to another counter:
+    /// of all of them, if this counter has no other bucket id, so that all move there.
+    pub(super) fn outstanding(
+        &self,
+        holder: HolderId,
+        bucket: BucketKey,
+        now: Micros,
+    ) -> OutstandingShares {
+        let all_move = self.members.values().all(|member| match &member.to {
+            Recipient::Bucket { bucket: other, .. } => *other == bucket,
+            Recipient::Local => true,
+        });
+        let at = self.group_now.max(self.offset.remote(now));
+        self.group.outstanding((!all_move).then_some(holder), at)
+    }
+
+    /// Reserves shares of a counter from which holders come.
+    pub(super) fn reserve(&mut self, outstanding: &OutstandingShares, at: Micros) {
+        // What both limits allow may be more than this one, as after a lower limit.
+        self.was_lowered = true;
+        self.group.reserve(outstanding, at);
     }
 
     /// A holder appears. `now` is the local instant, and `at` the group's instant, as in all calls below.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
+use super::bucket_id::BucketKey;
 use super::client_budget::{BudgetFull, ClientBudget};
 use super::counter_quota::{CounterQuota, LocalShare, ReportedUse};
 use super::divided_rule_ids::DividedRuleIds;
@@ -20,7 +21,9 @@ use super::shared_ledger::SharedLedger;
 use super::{ActiveRuleSet, GRACE, MARGIN, RlqsConfig};
 use crate::client_address::ClientAddress;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
-use crate::quota::{Assignment, GroupConfig, HolderId, HolderTakenOver, Quota, SHARES};
+use crate::quota::{
+    Assignment, GroupConfig, HolderId, HolderTakenOver, OutstandingShares, Quota, SHARES,
+};
 use crate::time::{Clock, ClockOffset, Micros};
 
 /// Shards of the quotas, each with a lock.
@@ -138,7 +141,25 @@ impl QuotaEngine {
         now.saturating_add(self.config.assignment_ttl).saturating_add(MARGIN)
     }
 
-    /// Adds a bucket to a quota. `used` is what a report says about it; `None` without a report.
+    /// What the holders of the counter `old` may still use, when `bucket` moves from there to `new`. `None` if
+    /// `new` has it already, with what the others use.
+    pub(super) fn outstanding(
+        &self,
+        old: &CounterKey,
+        new: &CounterKey,
+        holder: HolderId,
+        bucket: BucketKey,
+        now: Micros,
+    ) -> Option<OutstandingShares> {
+        if lock(self.shard(new)).get_mut(new).is_some_and(|quota| quota.knows(holder, now)) {
+            return None;
+        }
+        let mut shard = lock(self.shard(old));
+        Some(shard.get_mut(old)?.outstanding(holder, bucket, now))
+    }
+
+    /// Adds a bucket to a quota. `used` is what a report says about it; `None` without a report. `moved` is what
+    /// is outstanding at the counter from which it comes.
     ///
     /// # Errors
     ///
@@ -149,11 +170,15 @@ impl QuotaEngine {
         holder: HolderId,
         to: Recipient,
         used: Option<ReportedUse>,
+        moved: Option<OutstandingShares>,
         now: Micros,
     ) -> Result<(), HolderTakenOver> {
         self.divided.add(place.rule.id);
         let key = place.key;
         let result = self.with_quota(place, now, |quota, at| {
+            if let Some(moved) = &moved {
+                quota.reserve(moved, at);
+            }
             quota.join(holder, to, now, at);
             used.map_or(Ok(()), |used| quota.report(holder, used, now, at))
         });

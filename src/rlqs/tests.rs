@@ -25,6 +25,7 @@ mod ceasing;
 mod dividing;
 mod hostile;
 mod local;
+mod moving;
 mod overview;
 mod relearn;
 mod reloads;

@@ -52,6 +52,13 @@ impl LedgerView {
         all.filter(move |(_, holding)| holding.expires > now)
     }
 
+    /// Whether there is an unexpired holding of this holder.
+    pub(super) fn has(&self, holder: HolderId, now: Micros) -> bool {
+        let is_known = |(id, holding): &(HolderId, Holding)| *id == holder && holding.expires > now;
+        self.snapshot.get(holder).is_some_and(|holding| holding.expires > now)
+            || self.lost.iter().any(is_known)
+    }
+
     /// The shares that no holder uses.
     pub(super) fn free(&self, now: Micros) -> u64 {
         let lost: u64 = self.lost.iter().map(|(_, holding)| used(holding, now)).sum();

@@ -117,13 +117,21 @@ impl EnvoyStream {
             },
         };
         let old = std::mem::replace(&mut bucket.place, new);
+        let moved = match (&old, &found) {
+            (BucketPlace::Divided { key: from, holder, .. }, FoundPlace::Divided(to))
+                if *from != to.key =>
+            {
+                engine.outstanding(from, &to.key, *holder, key, now)
+            }
+            _ => None,
+        };
         leave(engine, &old, now);
         match found {
             FoundPlace::Divided(place) => {
                 let (outbox, name) = (self.outbox.clone(), self.name.clone());
                 let to = Recipient::Bucket { outbox, bucket: key, name };
                 // An error is handled with the next report, which returns it again.
-                let _ = engine.join(place, holder, to, used, now);
+                let _ = engine.join(place, holder, to, used, moved, now);
             }
             // It has this assignment, which only a report renews.
             FoundPlace::AllowAll(_) if used.is_none() && old.allows_all() => {}

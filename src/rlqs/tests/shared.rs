@@ -7,7 +7,7 @@ use crate::rlqs::driver::exchange_rules;
 use crate::rlqs::refused_reason::RefusedReason;
 use crate::testing::FakeStore;
 
-fn processes(number: usize) -> (Vec<Process>, Arc<FakeStore>) {
+pub(super) fn processes(number: usize) -> (Vec<Process>, Arc<FakeStore>) {
     let clock = Arc::new(ManualClock::at(Micros::from_secs(1_000)));
     let store = Arc::new(FakeStore::new());
     let ledger = || -> Arc<dyn SharedLedger> { store.clone() };
