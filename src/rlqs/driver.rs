@@ -154,20 +154,23 @@ async fn settle_round(
     first: usize,
 ) -> usize {
     let mut calls = Vec::new();
-    for shard in first..first + SHARDS {
-        loop {
+    let mut waiting: Vec<usize> = (first..first + SHARDS).collect();
+    while !waiting.is_empty() {
+        // Each shard in turn: a stream that waits for a lock gets it before the next quotas of that shard.
+        let mut left = Vec::new();
+        for shard in waiting {
             if replies.len() >= IN_FLIGHT_MAX {
                 return shard % SHARDS;
             }
-            let is_more = engine.settle_due(shard, engine.clock.now(), &mut calls);
+            if engine.settle_due(shard, engine.clock.now(), &mut calls) {
+                left.push(shard);
+                yield_now().await;
+            }
             for call in calls.drain(..) {
                 replies.push(Box::pin(send(engine.clone(), call)));
             }
-            if !is_more {
-                break;
-            }
-            yield_now().await;
         }
+        waiting = left;
     }
     first
 }

@@ -11,6 +11,10 @@ use crate::time::Micros;
 /// Most quotas that are settled under one lock. Streams wait for it meanwhile.
 const QUOTAS_PER_LOCK: usize = 8;
 
+/// Members of the quotas after which the lock is released. Each settlement reads all of them, so one quota of
+/// a thousand Envoys takes a few milliseconds.
+const MEMBERS_PER_LOCK: usize = 100;
+
 /// A settlement to send to the shared ledger.
 #[derive(Debug)]
 pub(super) struct LedgerCall {
@@ -19,8 +23,8 @@ pub(super) struct LedgerCall {
 }
 
 impl QuotaEngine {
-    /// Settles at most [`QUOTAS_PER_LOCK`] due quotas of a shard. `calls` gets the settlements for the
-    /// shared ledger. Returns whether more quotas may be due.
+    /// Settles at most [`QUOTAS_PER_LOCK`] due quotas of a shard, and fewer large ones. `calls` gets the
+    /// settlements for the shared ledger. Returns whether more quotas may be due.
     pub(super) fn settle_due(
         &self,
         number: usize,
@@ -28,9 +32,14 @@ impl QuotaEngine {
         calls: &mut Vec<LedgerCall>,
     ) -> bool {
         let mut shard = lock(&self.shards[number % SHARDS]);
+        let mut members = 0;
         for _ in 0..QUOTAS_PER_LOCK {
+            if members >= MEMBERS_PER_LOCK {
+                return true;
+            }
             let Some(key) = shard.take_due(now) else { return false };
             let Some(quota) = shard.get_mut(&key) else { continue };
+            members += quota.members().len();
             let mut local = None;
             if self.ledger.is_some() {
                 let at = quota.group_time(now, self.offset(&key, now));
