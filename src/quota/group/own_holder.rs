@@ -54,7 +54,7 @@ pub(super) struct OwnHolder {
     written: Micros,
     /// The share of the change in flight.
     asked: Option<u64>,
-    /// Whether the ledger has less than the holder uses, so that it must be written again.
+    /// Whether the ledger has less than the holder uses, or another want, so that it must be written again.
     restore: bool,
     /// The first expiry that another instance wrote within [`CLOCK_SLACK`]; zero if there is none.
     foreign: Micros,
@@ -363,8 +363,10 @@ impl OwnHolder {
         })
     }
 
-    /// Applies `convert` to every share.
+    /// Applies `convert` to every share, for another quota. The ledger has the want as a part of the quota before,
+    /// by which the other instances divide, so it is written again.
     pub(super) fn convert(&mut self, convert: impl Fn(u64) -> u64) {
+        self.restore |= !self.left;
         self.share = convert(self.share);
         self.target = convert(self.target);
         self.old = convert(self.old);
