@@ -32,7 +32,9 @@ impl QuotaEngine {
         let mut quotas = HashMap::new();
         self.rules.read(&mut |set| {
             self.quota_rules.reload(set, self.config.on_error, |rule| {
+                // The limit of a rule with a cost is one of costs.
                 if let RuleLimit::Limit(limit) = &rule.limit
+                    && rule.is_divisible()
                     && let Some(quota) = Quota::of(limit, self.config.burst_percent)
                 {
                     quotas.insert(rule.id, quota);

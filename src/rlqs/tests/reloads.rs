@@ -30,6 +30,7 @@ fn every_change_of_a_rule_applies_without_a_report() {
     let hundred = rule("rate_limit: {unit: second, requests_per_unit: 100}");
     let shadow = rule("shadow_mode: true, rate_limit: {unit: second, requests_per_unit: 10}");
     let unlimited = rule("rate_limit: {unlimited: true}");
+    let costs = rule("rate_limit: {unit: second, requests_per_unit: 100, cost: 10}");
     let none = "  - {key: other, rate_limit: {unit: second, requests_per_unit: 10}}";
     let limited = Some(Got::Rate(10.0, 2));
     for (before, after, expected) in [
@@ -43,6 +44,8 @@ fn every_change_of_a_rule_applies_without_a_report() {
         (&*unlimited, &*shadow, Some(Got::Allow)),
         (&*unlimited, none, None),
         (&*ten, &*ten, None),
+        // The last share stays until it expires. A limit of costs is none of requests.
+        (&*ten, &*costs, None),
     ] {
         let process = Process::new(config());
         assert_eq!(after_reload(&process, before, after), expected, "{before} to {after}");
