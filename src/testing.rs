@@ -1,10 +1,11 @@
 //! Parts that tests of several modules share: a random number generator, a fake store, a simulated
-//! network of Redis nodes, and edges of calendar windows.
+//! network of Redis nodes, a simulated bucket of an Envoy, and edges of calendar windows.
 
 mod calendar_edges;
 mod fake_store;
 pub(crate) mod network;
 mod rng;
+pub(crate) mod simulated_bucket;
 pub(crate) mod simulated_node;
 pub(crate) mod simulated_store;
 

@@ -14,9 +14,11 @@
 //! 6. After another report, holders with equal demand pass equal rates, within 10 %.
 //! 7. While an Envoy starts again and again, three others with more demand than the quota keep 70 % of it.
 //! 8. An instance that is cut off from the ledger raises no share.
-//! 9. Two Envoys with one name use one share for at most 30 s.
+//! 9. Two Envoys with one name use one share for at most 30 s, and again after a new stream of one of them.
 //! 10. Beside many Envoys of one client that want everything, open streams and end them, an honest client has
 //!     90 % of its part in the mean: the one that it would have if that client were a single Envoy.
+//! 11. An Envoy with an open stream has an assignment after a second, if the ledger answers, or 19 s after a
+//!     start without a memory.
 //!
 //! Reports have whole requests, so the laws 4 to 7 apply to quotas of which a fair part has 100 requests
 //! or more in a report interval.
@@ -32,6 +34,7 @@ mod envoy;
 mod envoy_side;
 mod exceptions;
 mod instance;
+mod late;
 mod laws;
 mod liars;
 mod local_callers;
@@ -51,7 +54,7 @@ use crate::time::Micros;
 const SEEDS: u64 = 1;
 
 /// Seeds that once broke a law.
-const REGRESSIONS: [(Theme, u64); 11] = [
+const REGRESSIONS: [(Theme, u64); 12] = [
     // An excess was too small to be lowered.
     (Theme::FailOver, 262),
     (Theme::Flush, 272),
@@ -72,6 +75,8 @@ const REGRESSIONS: [(Theme, u64); 11] = [
     (Theme::FailOver, 130),
     // Two Envoys with one name reported within a quarter of a second of each other.
     (Theme::SharedNames, 3),
+    // The ledger had the wants as parts of the limit before a reload, until the next reports.
+    (Theme::ReloadCuts, 4),
 ];
 
 const SMALL: Size = Size { envoys: 6, quotas: 2, per_envoy: 2, length: 120, changes: 2, faults: 1 };
@@ -98,6 +103,8 @@ fn add(sum: &mut Figures, theme: Theme, seed: u64, figures: Figures) {
     sum.excused += figures.excused;
     sum.kept.extend(figures.kept);
     sum.twice = sum.twice.max(figures.twice);
+    sum.unassigned = sum.unassigned.max(figures.unassigned);
+    sum.by_fallback += figures.by_fallback;
 }
 
 /// A percentile of times in seconds.
@@ -131,6 +138,11 @@ fn show(name: &str, figures: &mut Figures) {
     if figures.twice > Micros::ZERO {
         println!("  a share was used twice for at most {:.1} s", figures.twice.0 as f64 / 1e6);
     }
+    println!(
+        "  no assignment with a stream for at most {:.2} s, {:.0} requests passed by fallbacks",
+        figures.unassigned.0 as f64 / 1e6,
+        figures.by_fallback,
+    );
     for (law, (times, what)) in &figures.violations {
         println!("  {law}: {times}, first: {what}");
     }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::envoy::Rate;
 use super::world::World;
+use crate::testing::simulated_bucket::Rate;
 use crate::time::Micros;
 
 /// What was on its way when a cut began has arrived after this time.

@@ -2,7 +2,11 @@
 
 use super::world::{Event, Stream, Usage, World};
 use crate::quota::DueAssignment;
+use crate::testing::simulated_bucket;
 use crate::time::Micros;
+
+/// The longest way of a slow message.
+const SLOWEST: Micros = Micros::from_secs(5);
 
 /// Envoy 1.40 reports at this interval.
 pub(super) const REPORT_PERIOD: Micros = Micros::from_secs(5);
@@ -64,9 +68,16 @@ impl World {
     }
 
     fn send_report(&mut self, stream: usize, usages: Vec<Usage>) {
-        let way = Micros(500 + self.rng.below(50_000));
+        let way = self.way(50_000);
         let arrives = self.arrival(stream, 0, way);
         self.at(arrives, Event::Report { stream, usages });
+    }
+
+    /// How long a message is on its way: `usual` at most, or longer while messages are slow.
+    pub(super) fn way(&mut self, usual: u64) -> Micros {
+        let way = 500 + self.rng.below(usual);
+        let is_slow = self.slow > 0 && self.rng.chance(self.slow);
+        Micros(way + if is_slow { self.rng.below(SLOWEST.0) } else { 0 })
     }
 
     /// When a message arrives that takes `way`, after all earlier ones in its direction.
@@ -76,9 +87,16 @@ impl World {
         *last
     }
 
-    /// An assignment arrives, if the stream still exists.
-    pub(super) fn assigned(&mut self, stream: usize, quota: usize, due: &DueAssignment) {
+    /// An assignment of `sent` arrives, if the stream still exists.
+    pub(super) fn assigned(
+        &mut self,
+        stream: usize,
+        quota: usize,
+        sent: Micros,
+        due: &DueAssignment,
+    ) {
         let envoy = self.streams[stream].envoy;
+        self.quotas[quota].exceptions.late.arrived(envoy, stream, sent, due.ttl);
         if self.envoys[envoy].stream != Some(stream) {
             self.missed(stream, quota, due);
             return;
@@ -96,7 +114,7 @@ impl World {
         if !self.setup.excuse {
             return;
         }
-        let rate = super::envoy::rate(due.assignment);
+        let rate = simulated_bucket::rate(due.assignment);
         self.change_bucket(self.streams[stream].envoy, quota, |bucket, _| {
             bucket.missed = Some(bucket.missed.map_or(rate, |missed| missed.min(rate)));
         });
@@ -106,7 +124,16 @@ impl World {
     pub(super) fn cut(&mut self, envoy: usize, noticed: Micros) {
         let Some(stream) = self.envoys[envoy].stream.take() else { return };
         self.after(noticed, Event::Ended { stream });
+        self.lose_stream(envoy);
         self.disturb(envoy);
+    }
+
+    /// No message reaches an Envoy until it has another stream.
+    pub(super) fn lose_stream(&mut self, envoy: usize) {
+        let quotas: Vec<usize> = self.envoys[envoy].buckets.keys().copied().collect();
+        for quota in quotas {
+            self.change_bucket(envoy, quota, |bucket, _| bucket.lost_stream = true);
+        }
     }
 
     /// The process of an Envoy ends, and another one starts after `pause`.

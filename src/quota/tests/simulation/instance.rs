@@ -113,6 +113,7 @@ impl World {
             let stream = self.envoys[envoy].stream;
             if stream.is_some_and(|stream| self.streams[stream].instance == instance) {
                 self.envoys[envoy].stream = None;
+                self.lose_stream(envoy);
                 self.disturb(envoy);
             }
         }
@@ -121,6 +122,9 @@ impl World {
 
     /// An instance learns the limit of a quota.
     pub(super) fn learn(&mut self, instance: usize, quota: usize) {
+        if self.setup.fault == Some(Fault::KeptLimit) {
+            return;
+        }
         let requests = self.quotas[quota].quota.requests;
         let state = &mut self.instances[instance];
         state.requests.insert(quota, requests);
@@ -198,16 +202,21 @@ impl World {
     }
 
     fn deliver(&mut self, instance: usize, quota: usize, assignments: Vec<DueAssignment>) {
-        for due in assignments {
+        for mut due in assignments {
+            if self.setup.fault == Some(Fault::LongAssignments) {
+                due.ttl = due.ttl.saturating_add(Micros::from_secs(30));
+            }
             let Some(stream) = self.instances[instance].streams.get(&due.holder) else {
                 self.assign_local(instance, quota, &due);
                 continue;
             };
             let stream = *stream;
             self.messages += 1;
-            let way = Micros(500 + self.rng.below(100_000));
+            let (sent, way) = (self.now, self.way(100_000));
+            let envoy = self.streams[stream].envoy;
+            self.quotas[quota].exceptions.late.send(envoy, stream, sent, &due);
             let arrives = self.arrival(stream, 1, way);
-            self.at(arrives, Event::Assigned { stream, quota, due });
+            self.at(arrives, Event::Assigned { stream, quota, sent, due });
         }
     }
 
@@ -232,12 +241,14 @@ impl World {
                     let due = DueAssignment {
                         holder: HolderId([0, 0]),
                         assignment: Assignment::of(quota, SHARES),
-                        generation: 1,
+                        // Another one for another limit.
+                        generation: quota.requests as u32,
                         ttl: self.setup.config.ttl,
                         target: SHARES,
                     };
                     let arrives = self.arrival(stream, 1, Micros(1_000));
-                    self.at(arrives, Event::Assigned { stream, quota: usage.quota, due });
+                    let (quota, sent) = (usage.quota, self.now);
+                    self.at(arrives, Event::Assigned { stream, quota, sent, due });
                 }
             }
         }

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::envoy::{Rate, SimBucket};
 use super::envoy_side::REPORT_PERIOD;
 use super::exceptions::Exceptions;
 use super::liars::Liars;
 use crate::quota::Quota;
+use crate::testing::simulated_bucket::{Rate, SimBucket};
 use crate::time::Micros;
 
 /// The time between two samples.
@@ -33,6 +33,12 @@ const FILLING_TIME: Micros = Micros::from_secs(14);
 /// How long a holder with demand may be without tokens.
 const STARVING_MAX: Micros = Micros::from_secs(4);
 
+/// How long an Envoy with a stream may be without an assignment, while the ledger answers.
+const UNASSIGNED_MAX: Micros = Micros::SECOND;
+
+/// When instances have asked a ledger again that was away, or every Envoy has reported again.
+const SERVED: Micros = Micros::from_secs(6);
+
 /// The numbers of all quotas of a run.
 #[derive(Debug, Default)]
 pub(super) struct Figures {
@@ -50,6 +56,10 @@ pub(super) struct Figures {
     pub(super) kept: Vec<f64>,
     /// The longest time for which two Envoys with one name used one share.
     pub(super) twice: Micros,
+    /// The longest time for which an Envoy with a stream had no assignment.
+    pub(super) unassigned: Micros,
+    /// The requests that fallbacks passed.
+    pub(super) by_fallback: f64,
 }
 
 impl Figures {
@@ -88,6 +98,8 @@ pub(super) struct SimQuota {
     pub(super) settles_at: Micros,
     /// The last instant at which a share was lost until it expires.
     pub(super) departed: Micros,
+    /// From this instant on the ledger works, and instances know who has which share.
+    pub(super) served_from: Micros,
     /// Changes of demand without a complete report: the Envoy and the instant.
     pub(super) unreported: BTreeMap<usize, Micros>,
     /// The change of demand whose convergence is measured, and the last wrong sample since.
@@ -115,6 +127,7 @@ impl SimQuota {
             samples: VecDeque::new(),
             settles_at: FAULT_TIME,
             departed: Micros::ZERO,
+            served_from: Micros::ZERO,
             unreported: BTreeMap::new(),
             changed: None,
             crashing: None,
@@ -128,11 +141,10 @@ impl SimQuota {
         i128::from(self.quota.requests) * 1_000_000_000_000_000 / i128::from(self.quota.window.0)
     }
 
-    /// Sets another limit. A lower one holds when all instances know it and a silent holder expired.
-    pub(super) fn set_requests(&mut self, requests: u64, known: Micros) {
-        let before = self.exceptions.larger.map_or(0, |(_, larger)| larger).max(self.limit());
+    /// Sets another limit, which all instances know at `known`.
+    pub(super) fn set_requests(&mut self, requests: u64, now: Micros, known: Micros) {
+        self.exceptions.change_limit(self.limit(), now, known);
         self.quota.requests = requests;
-        self.exceptions.larger = Some((known.saturating_add(Micros::from_secs(20)), before));
         self.fault(known);
     }
 
@@ -236,8 +248,6 @@ impl SimQuota {
         now: Micros,
         figures: &mut Figures,
     ) {
-        let larger = &mut self.exceptions.larger;
-        *larger = larger.filter(|(until, _)| now < *until);
         self.exceptions.names.judge(self.index, now, figures);
         self.admitted += buckets.iter_mut().map(|(_, _, b)| b.take_admitted(now)).sum::<f64>();
         self.judge_windows(now, figures);
@@ -250,6 +260,7 @@ impl SimQuota {
                 figures.violate("3 starving", || format!("{now:?} quota {} {envoy}", self.index));
             }
         }
+        self.judge_unassigned(&mut buckets, now, figures);
         let limit = self.limit() as f64 / 1e9;
         if let Some(liars) = &mut self.liars {
             liars.sample(&buckets, limit, now);
@@ -293,6 +304,28 @@ impl SimQuota {
         }
     }
 
+    /// Judges that every Envoy with a stream soon has an assignment.
+    fn judge_unassigned(
+        &self,
+        buckets: &mut [(usize, bool, &mut SimBucket)],
+        now: Micros,
+        figures: &mut Figures,
+    ) {
+        let served = self.served_from.saturating_add(SERVED);
+        for (envoy, connected, bucket) in buckets {
+            let waits = *connected && !bucket.is_local && !bucket.is_assigned();
+            bucket.unassigned = if waits { bucket.unassigned.or(Some(now)) } else { None };
+            let since = bucket.unassigned.map(|since| since.max(served));
+            let waited = since.map_or(Micros::ZERO, |since| now.saturating_sub(since));
+            figures.unassigned = figures.unassigned.max(waited);
+            if waited > UNASSIGNED_MAX && !bucket.shares_name {
+                figures.violate("11 unassigned", || {
+                    format!("{now:?} quota {} Envoy {envoy}: {waited:?}", self.index)
+                });
+            }
+        }
+    }
+
     fn judge_windows(&mut self, now: Micros, figures: &mut Figures) {
         let (before, excess) = (self.excess.0, self.exceptions.most(now));
         let seconds = SAMPLE_PERIOD.0 as f64 / 1e6;
@@ -305,7 +338,7 @@ impl SimQuota {
         };
         self.samples.push_front(sample);
         self.samples.truncate(WINDOWS[2] + 1);
-        if self.exceptions.missed > 0 || self.exceptions.larger.is_some() {
+        if self.exceptions.missed > 0 || self.exceptions.limit_changes(now) {
             self.samples.truncate(1);
         }
         for window in WINDOWS {

@@ -1,10 +1,11 @@
 //! Many Envoys of one client that want everything, beside honest clients.
 
-use super::envoy::{SimBucket, SimEnvoy};
+use super::envoy::SimEnvoy;
 use super::laws::{Figures, SimQuota};
 use super::world::Action;
 use crate::quota::{PartClaim, SHARES, fair_parts};
 use crate::testing::Rng;
+use crate::testing::simulated_bucket::SimBucket;
 use crate::time::Micros;
 
 /// The honest clients: the first one has two Envoys, and the second one has one.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::envoy::Rate;
 use super::instance::Instance;
 use super::laws::SimQuota;
 use super::world::{Action, Fault, World};
 use crate::quota::{HolderId, Holding, LedgerSnapshot, SHARES};
+use crate::testing::simulated_bucket::{Fallback, Rate};
 use crate::time::Micros;
 
 /// When the sum is right after a loss: each instance has read the ledger and written its holders again, and
@@ -116,13 +116,22 @@ impl World {
     /// the requests of its last report interval. So it may get the largest share of that time, which another
     /// one has now.
     pub(super) fn forget(&mut self, pause: Micros) {
-        let until = self.now.saturating_add(pause).saturating_add(EXPIRED);
+        let starts = self.now.saturating_add(pause);
+        let until = starts.saturating_add(EXPIRED);
         for quota in &mut self.quotas {
+            quota.served_from = quota.served_from.max(until);
             let buckets = quota.envoys.iter().map(|envoy| &self.envoys[*envoy].buckets);
             let buckets = buckets.filter_map(|buckets| buckets.get(&quota.index));
-            let moved = buckets.map(|bucket| bucket.highest - bucket.rate()).sum();
+            let moved = buckets.clone().map(|bucket| bucket.highest - bucket.rate()).sum();
             let loss = Loss { until, forgotten: moved, unseen: moved, further: 0 };
             quota.exceptions.losses.0.push(loss);
+            let mut fallbacks = buckets.map(|bucket| bucket.fallbacks.unassigned);
+            if !self.setup.strict && fallbacks.any(|fallback| fallback == Fallback::AllowAll) {
+                let (forgotten, unseen) = (quota.limit(), quota.limit());
+                // An Envoy that reports no requests keeps its share until it expires.
+                let loss = Loss { until, forgotten, unseen, further: 0 };
+                quota.exceptions.losses.0.push(loss);
+            }
         }
     }
 }

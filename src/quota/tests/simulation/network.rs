@@ -72,6 +72,12 @@ pub(super) struct CallTimes {
 }
 
 impl Faults {
+    /// Whether a call may fail.
+    pub(super) fn is_active(&self) -> bool {
+        let Faults { lost_requests, lost_replies, late_requests, cut_off } = self;
+        lost_requests + lost_replies + late_requests > 0 || !cut_off.is_empty()
+    }
+
     /// The times of a call of `instance` at `now`.
     pub(super) fn call(&self, instance: usize, now: Micros, rng: &mut Rng) -> CallTimes {
         let mut way = || Micros(200 + rng.below(20_000));

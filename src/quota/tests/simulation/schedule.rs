@@ -1,14 +1,16 @@
 //! Random schedules: what happens to a world, by a seed and a theme.
 
-use super::envoy::{SimBucket, SimEnvoy};
+use super::envoy::SimEnvoy;
 use super::envoy_side::REPORT_PERIOD;
 use super::instance::{Division, Instance};
+use super::late::Late;
 use super::laws::SimQuota;
 use super::liars;
 use super::network::Faults;
 use super::world::{Action, Event, Setup, World};
 use crate::quota::{GroupConfig, Quota};
 use crate::testing::Rng;
+use crate::testing::simulated_bucket::{Fallback, Fallbacks, SimBucket};
 use crate::time::Micros;
 
 /// What a schedule is about. Every theme has changes of demand.
@@ -36,6 +38,8 @@ pub(super) enum Theme {
     Relearn,
     /// Limits change.
     Reload,
+    /// The same, and streams end.
+    ReloadCuts,
     /// One Envoy without a name starts again and again, beside three with more demand than the quota.
     CrashLoop,
     /// Envoys have the same name, and move between instances.
@@ -44,10 +48,16 @@ pub(super) enum Theme {
     LocalCallers,
     /// Many Envoys of one client want everything, beside those of two honest clients.
     Liars,
+    /// Envoys have all kinds of fallbacks. They start again, the ledger is away, and instances stop.
+    Fallbacks,
+    /// As `Relearn`, with fallbacks that pass everything.
+    RelearnFallbacks,
+    /// Reports and assignments need up to five seconds. Streams end.
+    SlowMessages,
 }
 
 impl Theme {
-    pub(super) const ALL: [Theme; 15] = [
+    pub(super) const ALL: [Theme; 19] = [
         Theme::Demand,
         Theme::Restarts,
         Theme::HalfOpen,
@@ -59,10 +69,14 @@ impl Theme {
         Theme::Flush,
         Theme::Relearn,
         Theme::Reload,
+        Theme::ReloadCuts,
         Theme::CrashLoop,
         Theme::SharedNames,
         Theme::LocalCallers,
         Theme::Liars,
+        Theme::Fallbacks,
+        Theme::RelearnFallbacks,
+        Theme::SlowMessages,
     ];
 }
 
@@ -112,13 +126,14 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         Theme::Liars => Size { envoys: liars::ENVOYS, quotas: 1, per_envoy: 1, ..size },
         _ => size,
     };
-    let shared = theme != Theme::Relearn;
+    let shared = !matches!(theme, Theme::Relearn | Theme::RelearnFallbacks);
     let setup = Setup {
         division,
         config: config(shared),
-        relearn: theme == Theme::Relearn,
+        relearn: !shared,
         renew_without_ledger: matches!(theme, Theme::OutagesRenewed | Theme::CutOffRenewed),
         fault: None,
+        strict: false,
         excuse: !matches!(
             theme,
             Theme::Demand
@@ -127,6 +142,7 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
                 | Theme::CrashLoop
                 | Theme::SharedNames
                 | Theme::Liars
+                | Theme::RelearnFallbacks
         ),
     };
     let mut quotas: Vec<SimQuota> = (0..size.quotas)
@@ -150,8 +166,8 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         };
         for _ in 0..size.per_envoy {
             let quota = rng.below(size.quotas as u64) as usize;
-            let fallback = if shared { rng.pick(&[0.0, 0.0, 5.0]) } else { 0.0 };
-            let bucket = SimBucket::new(index, fallback);
+            let fallbacks = fallbacks(&mut rng, theme);
+            let bucket = SimBucket::new(index, fallbacks);
             if envoy.buckets.insert(quota, bucket).is_none() {
                 quotas[quota].envoys.push(index);
             }
@@ -186,11 +202,35 @@ pub(super) fn world(seed: u64, theme: Theme, size: Size, division: Division) -> 
         (0..count).map(|_| Instance::new(rng.below(100_000), setup.config)).collect();
     let actions = actions(&mut rng, theme, size, count, &envoys, &quotas);
     let replicates = theme == Theme::FailOver;
+    if theme == Theme::SlowMessages {
+        quotas.iter_mut().for_each(|quota| quota.exceptions.late = Late::new(setup.config.grace));
+    }
     let mut world = World::new(setup, rng, envoys, instances, quotas, replicates);
     for (at, action) in actions {
         world.at(at, Event::Act(action));
     }
     world
+}
+
+/// What a bucket does without an assignment. Most themes judge assignments only.
+fn fallbacks(rng: &mut Rng, theme: Theme) -> Fallbacks {
+    match theme {
+        Theme::Relearn => Fallbacks::default(),
+        Theme::RelearnFallbacks => Fallbacks {
+            unassigned: rng.pick(&[Fallback::AllowAll, Fallback::AllowAll, Fallback::DenyAll]),
+            ..Fallbacks::default()
+        },
+        Theme::Fallbacks => Fallbacks {
+            // A token bucket there crashes Envoy.
+            unassigned: rng.pick(&[Fallback::DenyAll, Fallback::AllowAll]),
+            expired: rng.pick(&[Fallback::DenyAll, Fallback::AllowAll, Fallback::Rate(5.0)]),
+            expired_for: rng.pick(&[0, 2, 3_600].map(Micros::from_secs)),
+        },
+        _ => {
+            let rate = Fallback::Rate(rng.pick(&[0.0, 0.0, 5.0]));
+            Fallbacks { unassigned: rate, ..Fallbacks::default() }
+        }
+    }
 }
 
 /// Gives each name to two or three Envoys. All have one address, because a name is one of an address.
@@ -217,7 +257,7 @@ fn add_local_callers(
         let index = envoys.len();
         let mut buckets = std::collections::BTreeMap::new();
         for quota in quotas.iter_mut() {
-            let mut bucket = SimBucket::new(index, 0.0);
+            let mut bucket = SimBucket::new(index, Fallbacks::default());
             quota.envoys.push(index);
             bucket.demand = demand(rng, &quota.quota, quota.envoys.len());
             bucket.is_local = true;
@@ -275,6 +315,15 @@ fn actions(
         let noticed = Micros(rng.below(200_000));
         match theme {
             Theme::Demand | Theme::CrashLoop | Theme::Liars => {}
+            Theme::ReloadCuts | Theme::SlowMessages if rng.chance(40) => {
+                actions.push((at, Action::Cut { envoy, noticed }));
+            }
+            Theme::Fallbacks if rng.chance(60) => {
+                actions.push((at, Action::Restart { envoy }));
+            }
+            Theme::Fallbacks if rng.chance(30) => {
+                actions.push((at, Action::Stop { instance, pause }));
+            }
             Theme::Restarts if rng.chance(50) => actions.push((at, Action::Restart { envoy })),
             Theme::Restarts | Theme::SharedNames => {
                 actions.push((at, Action::Cut { envoy, noticed }));
@@ -298,9 +347,10 @@ fn actions(
                 actions.push((at, Action::Faults(faults)));
                 actions.push((ends, Action::Faults(Faults::default())));
             }
-            Theme::Outages | Theme::OutagesRenewed | Theme::CutOffRenewed => {
+            Theme::Outages | Theme::OutagesRenewed | Theme::CutOffRenewed | Theme::Fallbacks => {
                 let all = match theme {
                     Theme::CutOffRenewed => false,
+                    Theme::Fallbacks => true,
                     _ => rng.chance(50) || theme == Theme::OutagesRenewed,
                 };
                 let cut_off = if all { (0..instances).collect() } else { vec![instance] };
@@ -313,16 +363,24 @@ fn actions(
                 actions.push((at, Action::FailOver { lag }));
             }
             Theme::Flush => actions.push((at, Action::Flush)),
-            Theme::Relearn => {
+            Theme::Relearn | Theme::RelearnFallbacks => {
                 let pause = Micros(pause.0 / 3);
+                if theme == Theme::RelearnFallbacks {
+                    let after = at.saturating_add(Micros(rng.below(pause.0)));
+                    actions.push((after, Action::Restart { envoy }));
+                }
                 actions.push((at, Action::Stop { instance, pause }));
             }
-            Theme::Reload => {
+            Theme::Reload | Theme::ReloadCuts => {
                 let quota = rng.below(quotas.len() as u64) as usize;
                 let before = quotas[quota].quota.requests;
                 let requests = (before * (1 + rng.below(30)) / 10).max(1);
                 let pause = Micros(rng.below(3_000_000));
                 actions.push((at, Action::Requests { quota, requests, pause }));
+            }
+            Theme::SlowMessages => {
+                actions.push((at, Action::Slow { percent: 1 + rng.below(60) }));
+                actions.push((ends, Action::Slow { percent: 0 }));
             }
         }
     }

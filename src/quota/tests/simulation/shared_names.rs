@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::envoy::{Rate, SimBucket};
 use super::laws::Figures;
 use crate::quota::HolderId;
+use crate::testing::simulated_bucket::{Rate, SimBucket};
 use crate::time::Micros;
 
 /// How long a share may be used twice: two reports until both instances have written the holder, a read of

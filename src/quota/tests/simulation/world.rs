@@ -3,12 +3,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
-use super::envoy::{SimBucket, SimEnvoy};
+use super::envoy::SimEnvoy;
 use super::instance::{Division, Instance};
 use super::laws::{Figures, SAMPLE_PERIOD, SimQuota};
 use super::network::{Faults, ReplicatedLedger};
 use crate::quota::{DueAssignment, GroupConfig, HolderId, LedgerSnapshot, Settlement};
 use crate::testing::Rng;
+use crate::testing::simulated_bucket::SimBucket;
 use crate::time::Micros;
 
 /// What an Envoy reports of one bucket.
@@ -94,6 +95,10 @@ pub(super) enum Action {
         requests: u64,
         pause: Micros,
     },
+    /// This part of the messages needs up to five seconds.
+    Slow {
+        percent: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -101,7 +106,7 @@ pub(super) enum Event {
     Tick { envoy: usize, epoch: u64 },
     Report { stream: usize, usages: Vec<Usage> },
     Ended { stream: usize },
-    Assigned { stream: usize, quota: usize, due: DueAssignment },
+    Assigned { stream: usize, quota: usize, sent: Micros, due: DueAssignment },
     Expired { envoy: usize, quota: usize, serial: u64 },
     Drive { instance: usize, epoch: u64 },
     Run { call: u64, quota: usize, settlement: Box<Settlement>, reply: Option<Micros> },
@@ -143,6 +148,10 @@ pub(super) enum Fault {
     KeptName,
     /// Local callers use the whole quota.
     WholeForLocal,
+    /// Instances learn no other limit.
+    KeptLimit,
+    /// Assignments are valid for longer than their holdings.
+    LongAssignments,
 }
 
 /// How a world works.
@@ -156,6 +165,8 @@ pub(super) struct Setup {
     pub(super) fault: Option<Fault>,
     /// Whether lost messages that lower a share are excused.
     pub(super) excuse: bool,
+    /// Whether the exceptions that a later version may end are none.
+    pub(super) strict: bool,
 }
 
 /// Everything.
@@ -172,6 +183,8 @@ pub(super) struct World {
     pub(super) calls_made: u64,
     pub(super) messages: u64,
     pub(super) faults: Faults,
+    /// The percentage of the messages that are slow.
+    pub(super) slow: u64,
     pub(super) figures: Figures,
     events: BinaryHeap<Reverse<Entry>>,
     count: u64,
@@ -199,6 +212,7 @@ impl World {
             calls_made: 0,
             messages: 0,
             faults: Faults::default(),
+            slow: 0,
             figures: Figures::default(),
             events: BinaryHeap::new(),
             count: 0,
@@ -237,6 +251,8 @@ impl World {
         for quota in &mut self.quotas {
             quota.end(&mut self.figures);
         }
+        let buckets = self.envoys.iter().flat_map(|envoy| envoy.buckets.values());
+        self.figures.by_fallback = buckets.map(|bucket| bucket.by_fallback).sum();
     }
 
     fn handle(&mut self, event: Event) {
@@ -244,7 +260,9 @@ impl World {
             Event::Tick { envoy, epoch } => self.tick(envoy, epoch),
             Event::Report { stream, usages } => self.reported(stream, &usages),
             Event::Ended { stream } => self.ended(stream),
-            Event::Assigned { stream, quota, due } => self.assigned(stream, quota, &due),
+            Event::Assigned { stream, quota, sent, due } => {
+                self.assigned(stream, quota, sent, &due);
+            }
             Event::Expired { envoy, quota, serial } => {
                 self.change_bucket(envoy, quota, |bucket, now| {
                     if bucket.serial == serial {
@@ -284,7 +302,11 @@ impl World {
     }
 
     fn sample(&mut self) {
-        if !self.faults.cut_off.is_empty() {
+        if self.faults.is_active() || self.slow > 0 {
+            let now = self.now;
+            self.quotas.iter_mut().for_each(|quota| quota.served_from = now);
+        }
+        if !self.faults.cut_off.is_empty() || self.slow > 0 {
             self.fault_everywhere();
         }
         for quota in &mut self.quotas {
@@ -344,9 +366,13 @@ impl World {
                 self.fault_everywhere();
             }
             Action::FailOver { .. } | Action::Flush => self.lose_writes(&action),
+            Action::Slow { percent } => {
+                self.slow = percent;
+                self.fault_everywhere();
+            }
             Action::Requests { quota, requests, pause } => {
                 let all = Micros(pause.0 * self.instances.len() as u64);
-                self.quotas[quota].set_requests(requests, now.saturating_add(all));
+                self.quotas[quota].set_requests(requests, now, now.saturating_add(all));
                 for instance in 0..self.instances.len() {
                     let pause = Micros(pause.0 * instance as u64);
                     self.after(pause, Event::Learn { instance, quota });
