@@ -35,6 +35,8 @@ struct Course<'a> {
     /// The name of each step with its first second.
     steps: Vec<(&'a str, usize)>,
     quota: f64,
+    /// That of weir, if the file names it.
+    commit: Option<&'a str>,
     envoys: BTreeMap<u32, Vec<Second>>,
 }
 
@@ -60,6 +62,7 @@ pub fn acceptance(csv: &str) -> Result<ChartFile, String> {
             course.steps.push((step, second as usize));
         }
         course.quota = row.number("quota")?;
+        course.commit = row.text("commit").ok();
         let seconds = course.envoys.entry(row.number("envoy")? as u32).or_default();
         if seconds.len() as f64 != second {
             return Err(format!("second {second} follows {} seconds", seconds.len()));
@@ -84,7 +87,9 @@ impl Course<'_> {
         ];
         let panels = self.envoys.len() as i32 + 1;
         let height = HEAD + ABOVE + panels * PANEL + BELOW;
-        file((&title, "requests per second"), &legend, (WIDTH, height as u32), |area| {
+        let unit = "requests per second";
+        let unit = self.commit.map_or(unit.to_owned(), |commit| format!("{unit}, weir {commit}"));
+        file((&title, &unit), &legend, (WIDTH, height as u32), |area| {
             self.step_names(area);
             let count = self.seconds();
             let totals: Vec<f64> = (0..count).map(|second| self.total(second)).collect();
