@@ -183,10 +183,11 @@ SIMULATION_SEEDS ?= 100000
 simulation: ## random schedules of the modes in virtual time
 	CARGO_PROFILE_DEV_OPT_LEVEL=1 WEIR_SIMULATION_SEEDS=$(SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --nocapture simulation::guarantees
 
-# The simulation of shared quotas with 1 000 Envoys and 10 000 buckets, and WEIR_QUOTA_SIMULATION_SEEDS small worlds
-# of each theme; `test` runs one of each.
+# The simulations of shared quotas: 1 000 Envoys with 10 000 buckets, WEIR_QUOTA_SIMULATION_SEEDS small worlds of
+# each theme, and a tenth as many with whole instances; `test` runs one and two of each. Prints the commit first.
 rlqs-simulation: ## many Envoys that share quotas in virtual time
-	CARGO_PROFILE_DEV_OPT_LEVEL=1 WEIR_QUOTA_SIMULATION_SEEDS=$(WEIR_QUOTA_SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --include-ignored --nocapture quota::tests::simulation
+	@git describe --always --dirty
+	CARGO_PROFILE_DEV_OPT_LEVEL=1 WEIR_QUOTA_SIMULATION_SEEDS=$(WEIR_QUOTA_SIMULATION_SEEDS) $(CARGO) test --locked --workspace --lib -- --include-ignored --skip without_the_exception --nocapture quota::tests::simulation rlqs::tests::simulation
 
 # Reloads, rotations and faults under 5 000 calls per second, on a release build, with SOAK_PAUSE
 # seconds of load between two events.

@@ -87,7 +87,7 @@ pub fn start(engine: Arc<QuotaEngine>) -> io::Result<RlqsDriver> {
 }
 
 /// Runs rounds of settlements, also after a panic in one of them.
-async fn run_always(engine: Arc<QuotaEngine>) {
+pub(super) async fn run_always(engine: Arc<QuotaEngine>) {
     loop {
         // The error is a panic, whose text was logged. Other streams need their assignments.
         let _ = tokio::spawn(run(engine.clone())).await;

@@ -31,6 +31,7 @@ mod relearn;
 mod reloads;
 mod shadow_mode;
 mod shared;
+mod simulation;
 
 /// The rules of most tests. The counter of `tenant` counts per value.
 const RULES: &str = "
