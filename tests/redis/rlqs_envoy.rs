@@ -83,11 +83,13 @@ fn three_envoys_never_exceed_one_quota() -> Result<(), String> {
     course.envoy_killed(2, 1, 220.0, TTL)?;
     course.check_sum()?;
     check_invariant(&weir)?;
-    drop(weir);
+    course.killed_before_restart(weir);
     let weir = course.restarted("F", 1, 220.0, || in_memory().start())?;
     check_invariant(&weir)?;
     course.weir_killed(weir)?;
-    course.check_messages()
+    course.check_messages()?;
+    course.check_admitted()?;
+    course.run.check_counts()
 }
 
 /// The control: the same checks fail with a server that does not divide.
@@ -98,5 +100,16 @@ fn a_full_quota_for_each_envoy_is_noticed() {
     let over = course.steady(1, 2).expect_err("450 per second are admitted");
     assert!(over.starts_with("over 360 in a second"), "{over}");
     assert!(course.check_sum().is_err(), "900 per second are assigned");
+    assert!(course.check_admitted().is_err(), "450 per second are admitted");
     assert_eq!(course.check_messages(), Ok(()), "each message for itself is good");
+}
+
+/// The control of K: a server that answers the first report of a stream only.
+#[test]
+fn reports_without_an_answer_are_noticed() {
+    let _alone = exclusive();
+    let course = three(NEWEST, full_quota::start_answering_once(QUOTA));
+    course.passed(0, 8);
+    let error = course.check_messages().expect_err("the second report has no answer");
+    assert!(error.contains("no answer to a report"), "{error}");
 }

@@ -63,6 +63,14 @@ impl Envoy {
         listener(self.admin, name)
     }
 
+    /// The value of a counter of its statistics.
+    pub(crate) fn counter(&self, name: &str) -> u64 {
+        let path = format!("/stats?format=json&filter=^{}$", name.replace('.', "\\."));
+        let stats = http::get(self.admin, &path).json();
+        let value = &stats["stats"][0]["value"];
+        value.as_u64().unwrap_or_else(|| panic!("no {name} in {stats}"))
+    }
+
     /// The process id.
     pub(crate) fn pid(&self) -> u32 {
         self.process.pid()

@@ -8,7 +8,7 @@ pub(crate) mod load;
 pub(crate) mod record;
 pub(crate) mod tap;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,13 +19,15 @@ use load::Load;
 use record::Record;
 use tap::{Report, Tap};
 
-pub(crate) use envoy_config::DOMAIN;
+pub(crate) use envoy_config::{DOMAIN, Fallback};
 
 /// Time from the last Envoy's start to the first request.
 const SETUP: Duration = Duration::from_millis(500);
 /// The interval of Envoy's reports, and the time after which one is answered.
 const INTERVAL: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(1);
+/// Time after which a report without any answer has none.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Time after which the requests of a second are answered.
 const ANSWERED: Duration = Duration::from_millis(200);
 
@@ -34,6 +36,25 @@ pub(crate) struct Run {
     nodes: Vec<Node>,
     begin: Instant,
     version: String,
+    /// The times in which a report needs no answer: without a server, or while it learns shares again.
+    silent: Vec<(Instant, Instant)>,
+}
+
+/// An Envoy to start.
+#[derive(Clone, Copy)]
+pub(crate) struct NodeSetup<'a> {
+    /// Its services, in the order of preference.
+    pub(crate) services: &'a [SocketAddr],
+    /// Requests per second.
+    pub(crate) demand: u64,
+    /// The address from which it connects.
+    pub(crate) address: Ipv4Addr,
+    pub(crate) fallback: Fallback,
+}
+
+/// The address of an Envoy: each has its own.
+pub(crate) fn address(number: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, 11 + u8::try_from(number).expect("few Envoys"))
 }
 
 /// An Envoy, what is between it and its services, and its load.
@@ -44,36 +65,48 @@ struct Node {
     envoy: Option<Envoy>,
     /// The demand in each whole second.
     demands: Vec<(usize, u64)>,
+    killed: Option<Instant>,
 }
 
 impl Run {
     /// Starts one Envoy per item, each with its services in the order of preference, and its demand in
-    /// requests per second. All send requests for one tenant.
+    /// requests per second. Each has its own address, and denies without an assignment. All send requests
+    /// for one tenant.
     pub(crate) fn start(version: &str, envoys: &[(&[SocketAddr], u64)]) -> Run {
-        Run::of_tenants(version, envoys, &["acme".to_owned()])
+        Run::of_tenants(version, &Run::own_addresses(envoys), &["acme".to_owned()])
     }
 
-    /// The same for several tenants in turn.
-    pub(crate) fn of_tenants(
-        version: &str,
-        envoys: &[(&[SocketAddr], u64)],
-        tenants: &[String],
-    ) -> Run {
-        let started = envoys.iter().map(|(services, demand)| {
+    /// Envoys of which each has its own address, and denies without an assignment.
+    pub(crate) fn own_addresses<'a>(envoys: &[(&'a [SocketAddr], u64)]) -> Vec<NodeSetup<'a>> {
+        let fallback = Fallback::DenyAll;
+        let setup = |(number, (services, demand)): (usize, &(&'a [SocketAddr], u64))| NodeSetup {
+            services,
+            demand: *demand,
+            address: address(number),
+            fallback,
+        };
+        envoys.iter().enumerate().map(setup).collect()
+    }
+
+    /// The same for several tenants in turn, and for any Envoys.
+    pub(crate) fn of_tenants(version: &str, envoys: &[NodeSetup<'_>], tenants: &[String]) -> Run {
+        let started = envoys.iter().map(|NodeSetup { services, demand, address, fallback }| {
             let taps: Vec<Tap> = services.iter().map(|service| Tap::to(*service)).collect();
             let endpoints = taps.iter().zip(services.iter());
             let endpoints: Vec<Endpoint> = endpoints
                 .map(|(tap, service)| Endpoint { address: tap.address, health: service.port() })
                 .collect();
-            (Envoy::with_workers(2, version, &config(&endpoints)), taps, *demand)
+            let config = config(&endpoints, *address, *fallback);
+            (Envoy::with_workers(2, version, &config), taps, *demand)
         });
         let started: Vec<_> = started.collect();
         let begin = Instant::now() + SETUP;
         let nodes = started.into_iter().map(|(envoy, taps, demand)| {
             let load = Load::start(envoy.ingress, tenants, begin, demand);
-            Node { load, taps, envoy: Some(envoy), demands: vec![(0, demand)] }
+            Node { load, taps, envoy: Some(envoy), demands: vec![(0, demand)], killed: None }
         });
-        Run { nodes: nodes.collect(), begin, version: version.to_owned() }
+        let (nodes, version) = (nodes.collect(), version.to_owned());
+        Run { nodes, begin, version, silent: Vec::new() }
     }
 
     /// Whole seconds since the first request.
@@ -112,6 +145,7 @@ impl Run {
         node.load.stop();
         node.demands.push((second, 0));
         node.envoy = None;
+        node.killed = Some(Instant::now());
     }
 
     /// Sends later connections to a service that has started instead of the first one.
@@ -160,23 +194,67 @@ impl Run {
         reports
     }
 
-    /// Fails if a message to an Envoy lacked what Envoy needs, or if the answer to a report expires
-    /// before the report after the next one.
+    /// Reports need no answer from a moment before `from` until `to`: there is no server, or it learns shares
+    /// again.
+    pub(crate) fn needs_no_answer(&mut self, from: Instant, to: Instant) {
+        self.silent.push((from - ANSWER_MAX, to));
+    }
+
+    /// Reports need answers from `at` on.
+    pub(crate) fn answers_again(&mut self, at: Instant) {
+        if let Some((_, to)) = self.silent.last_mut() {
+            *to = at;
+        }
+    }
+
+    /// Ends the load. Fails unless each Envoy counted as many successful responses as its clients.
+    pub(crate) fn check_counts(&mut self) -> Result<(), String> {
+        self.nodes.iter_mut().for_each(|node| node.load.stop());
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(envoy) = &node.envoy else { continue };
+            let admitted: u64 = node.load.samples().iter().map(|sample| sample.admitted).sum();
+            let counted = envoy.counter("http.ingress.downstream_rq_2xx");
+            record::check(counted == admitted, || {
+                format!(
+                    "Envoy {number} counted {counted} admitted requests, its clients {admitted}"
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Fails if a message to an Envoy lacked what Envoy needs, if a report had no answer, or if the answer
+    /// expires before the report after the next one.
     pub(crate) fn check_messages(&self) -> Result<(), String> {
         let mut errors: Vec<String> =
             self.nodes.iter().flat_map(|node| &node.taps).flat_map(Tap::errors).collect();
-        let actions = self.actions();
+        let (actions, now) = (self.actions(), Instant::now());
+        let (mut sent, mut answered) = (0, 0);
         for (envoy, actions) in actions.iter().enumerate() {
-            for report in self.reports(envoy) {
-                let after = |sent: &&Sent| sent.at >= report.at && sent.at < report.at + ANSWER;
-                let ttl = actions.iter().filter(after).filter_map(|sent| Some(sent.assigned?.ttl));
-                if let Some(ttl) = ttl.max().filter(|ttl: &Duration| *ttl < 2 * INTERVAL) {
+            sent += actions.len();
+            let ends = self.nodes[envoy].killed.unwrap_or(now);
+            for Report { at, .. } in self.reports(envoy) {
+                let within = |time: Duration| {
+                    let after = move |sent: &&Sent| sent.at >= at && sent.at < at + time;
+                    actions.iter().filter(after).filter_map(|sent| Some(sent.assigned?.ttl)).max()
+                };
+                if let Some(ttl) = within(ANSWER).filter(|ttl: &Duration| *ttl < 2 * INTERVAL) {
                     errors.push(format!("Envoy {envoy}: a report was answered for {ttl:?}"));
+                }
+                let is_silent = self.silent.iter().any(|(from, to)| (*from..*to).contains(&at));
+                if at + ANSWER_MAX > ends || is_silent {
+                    continue;
+                }
+                answered += 1;
+                if within(ANSWER_MAX).is_none() {
+                    let second = self.second_of(at);
+                    errors.push(format!("Envoy {envoy}: no answer to a report in second {second}"));
                 }
             }
         }
-        let sent: usize = actions.iter().map(Vec::len).sum();
-        record::check(sent > 0 && errors.is_empty(), || format!("{sent} actions, {errors:#?}"))
+        record::check(sent > 0 && answered > 0 && errors.is_empty(), || {
+            format!("{sent} actions, {answered} reports that need an answer, {errors:#?}")
+        })
     }
 
     /// The demand of an Envoy in a whole second.
@@ -186,9 +264,16 @@ impl Run {
         last.map_or(0, |(_, demand)| *demand)
     }
 
-    /// A table in CSV: a line per Envoy and whole second. `part` is its first column. `steps` are the first
-    /// seconds of the steps, with their names. `quota` is what the Envoys share, in requests per second.
-    pub(crate) fn csv(&self, part: &str, steps: &[(usize, &str)], quota: u32) -> String {
+    /// A table in CSV: a line per Envoy and whole second. `commit` is that of weir, and `part` names the run.
+    /// `steps` are the first seconds of the steps, with their names. `quota` is what the Envoys share, in
+    /// requests per second.
+    pub(crate) fn csv(
+        &self,
+        commit: &str,
+        part: &str,
+        steps: &[(usize, &str)],
+        quota: u32,
+    ) -> String {
         let (record, actions) = (self.record(), self.actions());
         let mut text = String::new();
         for second in 0..self.second() {
@@ -198,7 +283,7 @@ impl Run {
                 let sample = record.second(envoy, second);
                 let assigned = rate_at(actions, self.instant(second));
                 text += &format!(
-                    "{part},{step},{},{quota},{second},{},{},{},{},{assigned:.1}\n",
+                    "{commit},{part},{step},{},{quota},{second},{},{},{},{},{assigned:.1}\n",
                     self.version,
                     envoy + 1,
                     self.demand_in(envoy, second),
@@ -218,4 +303,4 @@ pub(crate) fn until(instant: Instant) {
 
 /// The first line of a file with the tables of [`Run::csv`].
 pub(crate) const CSV_HEAD: &str =
-    "part,step,envoy_version,quota,second,envoy,demand,admitted,denied,assigned\n";
+    "commit,part,step,envoy_version,quota,second,envoy,demand,admitted,denied,assigned\n";

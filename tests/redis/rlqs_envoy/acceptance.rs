@@ -2,15 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fs::write;
+use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use super::course::Course;
 use super::{QUOTA, TTL, check_invariant, first_in_memory, in_memory, on_redis, three};
 use crate::support::envoy::{NEWEST, OF_GATEWAY, OLDEST};
 use crate::support::on_redis::ready;
 use crate::support::quota_run::record::check;
-use crate::support::quota_run::{CSV_HEAD, Run, full_quota};
+use crate::support::quota_run::{
+    CSV_HEAD, Fallback, NodeSetup, Run, address, full_quota, until as until_instant,
+};
 use crate::support::redis::server::Server;
 use crate::support::schedule::exclusive;
 use crate::support::wait::until;
@@ -22,14 +26,25 @@ const BETWEEN: &str = "1.38.3";
 /// The life of an assignment by default.
 const DEFAULT_TTL: Duration = Duration::from_secs(12);
 
+/// How long freed memory may stay resident in step I.
+const RETURNED: Duration = Duration::from_secs(3);
+
+/// The least memory of a bucket: docs/design/rlqs.md measures 944 bytes and more.
+const BUCKET_BYTES_MIN: u64 = 944;
+
 /// `rlqs.idle_timeout` in step I.
 const IDLE: Duration = Duration::from_secs(15);
+
+/// What an Envoy allows per second after its last assignment, in the steps with fallbacks.
+const ISLAND: u32 = 30;
 
 /// Buckets in step I.
 const BUCKETS: usize = 2_000;
 
 /// The results of all steps. Later steps run after a failure too.
 struct Results {
+    /// The commit of weir, as Git describes it.
+    commit: String,
     failures: Vec<String>,
     csv: String,
 }
@@ -45,14 +60,28 @@ impl Results {
         }
     }
 
-    /// What must hold at the end of a course.
-    fn end(&mut self, part: &str, course: &Course) {
+    /// What must hold at the end of a course of weir.
+    fn end(&mut self, part: &str, course: &mut Course) {
         self.add(&format!("{part}, K"), course.check_messages());
+        self.add(&format!("{part}, admitted"), course.check_admitted());
+        self.save(part, course);
+    }
+
+    /// Ends a course, and keeps its table.
+    fn save(&mut self, part: &str, course: &mut Course) {
+        self.add(&format!("{part}, counts"), course.run.check_counts());
         let seconds = 0..course.run.second();
         let most = course.run.record().most_in_any_second(seconds);
         eprintln!("{part}: at most {most} requests in any second");
-        self.csv += &course.run.csv(part, &course.steps, QUOTA);
+        self.csv += &course.run.csv(&self.commit, part, &course.steps, QUOTA);
     }
+}
+
+/// The commit of weir.
+fn described() -> String {
+    let git = Command::new("git").args(["describe", "--always", "--dirty"]).output();
+    let text = git.map(|git| String::from_utf8_lossy(&git.stdout).trim().to_owned());
+    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
 }
 
 /// All steps. Writes docs/guides/rlqs/acceptance.csv and its chart.
@@ -60,12 +89,15 @@ impl Results {
 #[ignore = "`make rlqs` runs it"]
 fn rlqs_passes_the_acceptance() {
     let _alone = exclusive();
-    let mut results = Results { failures: Vec::new(), csv: CSV_HEAD.to_owned() };
+    let (commit, csv) = (described(), CSV_HEAD.to_owned());
+    let mut results = Results { commit, failures: Vec::new(), csv };
     all_steps(&mut results);
     for version in [OLDEST, BETWEEN, OF_GATEWAY] {
         other_version(&mut results, version);
     }
     two_instances(&mut results);
+    one_address(&mut results);
+    fallbacks(&mut results);
     many_buckets(&mut results);
     control(&mut results);
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/rlqs");
@@ -95,12 +127,12 @@ fn all_steps(results: &mut Results) {
         Err(error) => results.add("F", Err(error)),
         Ok(weir) => {
             results.add("F", check_invariant(&weir));
-            drop(weir);
+            course.killed_before_restart(weir);
             let again = course.restarted("F again", 1, 220.0, || in_memory().start());
             results.add("F, valid assignments", again.and_then(|weir| check_invariant(&weir)));
         }
     }
-    results.end(part, &course);
+    results.end(part, &mut course);
 }
 
 /// Step J.
@@ -111,7 +143,7 @@ fn other_version(results: &mut Results, version: &str) {
     results.add(&format!("D, {version}"), course.envoy_killed(1, 0, 220.0, TTL));
     results.add(&format!("sum of the assignments, {version}"), course.check_sum());
     results.add(&format!("invariant, {version}"), check_invariant(&weir));
-    results.end(&format!("envoy {version}"), &course);
+    results.end(&format!("envoy {version}"), &mut course);
 }
 
 /// Steps G and H.
@@ -132,7 +164,58 @@ fn two_instances(results: &mut Results) {
     results.add("H", course.one_of_two_killed(first, DEFAULT_TTL));
     results.add("H, sum of the assignments", course.check_sum());
     results.add("H, invariant", check_invariant(&second));
-    results.end("two instances", &course);
+    results.end("two instances", &mut course);
+}
+
+/// Three Envoys of which the first two have one address.
+fn two_of_one_address(service: SocketAddr) -> Course {
+    let services = &[service][..];
+    let [mut one, mut two, mut three] = [(); 3].map(|()| NodeSetup {
+        services,
+        demand: 400,
+        address: address(0),
+        fallback: Fallback::DenyAll,
+    });
+    (one.address, two.address, three.address) = (address(0), address(0), address(1));
+    Course::begin(Run::of_tenants(NEWEST, &[one, two, three], &["acme".to_owned()]))
+}
+
+/// Step L.
+fn one_address(results: &mut Results) {
+    let weir = first_in_memory();
+    let mut course = two_of_one_address(weir.grpc);
+    results.add("L", course.one_address(8));
+    results.add("L, invariant", check_invariant(&weir));
+    results.end("one address", &mut course);
+}
+
+/// Three Envoys with demands as in step A, of which the first allows 30 per second after its last assignment,
+/// and the others everything.
+fn with_fallbacks(service: SocketAddr) -> Course {
+    let services = &[service][..];
+    let mut envoys = Run::own_addresses(&[400, 100, 50].map(|demand| (services, demand)));
+    let fallbacks = [Fallback::Rate(ISLAND), Fallback::AllowAll, Fallback::AllowAll];
+    for (envoy, fallback) in envoys.iter_mut().zip(fallbacks) {
+        envoy.fallback = fallback;
+    }
+    Course::begin(Run::of_tenants(NEWEST, &envoys, &["acme".to_owned()]))
+}
+
+/// Steps A, E and F with fallbacks that allow.
+fn fallbacks(results: &mut Results) {
+    let weir = first_in_memory();
+    let mut course = with_fallbacks(weir.grpc);
+    results.add("A, fallbacks", course.steady(10, 5));
+    results.add("E, fallbacks", course.server_killed(weir));
+    results.add("E, after the assignments", course.fallbacks_decide(ISLAND));
+    let mut next = None;
+    let started = || next.insert(in_memory().start()).grpc;
+    results.add("F, fallbacks", course.restarted_after_fallbacks(started));
+    if let Some(weir) = &next {
+        results.add("F, fallbacks, invariant", check_invariant(weir));
+    }
+    results.add("fallbacks, K", course.check_messages());
+    results.save("fallbacks", &mut course);
 }
 
 /// Step I.
@@ -141,17 +224,51 @@ fn many_buckets(results: &mut Results) {
     let weir = in_memory().env("WEIR__RLQS__RELEARN", "false");
     let weir = weir.env("WEIR__RLQS__IDLE_TIMEOUT", &idle).start();
     let tenants: Vec<String> = (0..BUCKETS).map(|number| format!("tenant-{number}")).collect();
-    let mut run = Run::of_tenants(NEWEST, &[(&[weir.grpc][..], 800)], &tenants);
+    let mut weir = weir;
+    let services = &[weir.grpc][..];
+    let envoy = Run::own_addresses(&[(services, 800)]);
+    let mut run = Run::of_tenants(NEWEST, &envoy, &tenants);
     run.until_second(6);
-    run.demand(&[0]);
-    let abandoned = || run.actions()[0].iter().filter(|sent| sent.assigned.is_none()).count();
-    until("weir abandons all buckets", || abandoned() >= BUCKETS);
+    let first = emptied(results, &mut run, &mut weir, BUCKETS);
     results.add("I, assigned in 1 s, abandoned when idle", buckets(&run));
+    // The same buckets once more: the memory of the first time, with what connections need, suffices.
+    run.demand(&[800]);
+    run.until_second(run.second() + 6);
+    let full = weir.process().resident_kib();
+    let second = emptied(results, &mut run, &mut weir, 2 * BUCKETS);
+    eprintln!(
+        "I: {first} KiB are resident after all buckets, {full} with them again, then {second}"
+    );
+    results.add(
+        "I, memory",
+        check(is_returned(first, second), || format!("{second} KiB, {first} before")),
+    );
+    // The control: a server that keeps its buckets.
+    let kept = first + BUCKETS as u64 * BUCKET_BYTES_MIN / 1_024;
+    results.add(
+        "control, I fails",
+        check(!is_returned(first, kept), || format!("{kept} KiB, {first} before")),
+    );
+}
+
+/// Ends the demand, and waits until this number of buckets was abandoned in all, and no quota is left. Returns
+/// the resident memory in KiB.
+fn emptied(results: &mut Results, run: &mut Run, weir: &mut Weir, abandoned: usize) -> u64 {
+    run.demand(&[0]);
+    let sent = || run.actions()[0].iter().filter(|sent| sent.assigned.is_none()).count();
+    until("weir abandons all buckets", || sent() >= abandoned);
     // The ledgers keep the holders of abandoned buckets until their shares have expired.
     until("no quota is left", || weir.metric("weir_rlqs_quotas", &[]) == 0);
     let left = weir.metric("weir_rlqs_buckets", &[]);
     results.add("I, no bucket is left", check(left == 0, || format!("{left} buckets")));
-    eprintln!("I: {} KiB are resident", weir_memory(weir));
+    // The allocator returns freed memory after a second.
+    until_instant(Instant::now() + RETURNED);
+    weir.process().resident_kib()
+}
+
+/// Whether the memory of buckets is free again.
+fn is_returned(before: u64, after: u64) -> bool {
+    after <= before + BUCKETS as u64 * BUCKET_BYTES_MIN / 1_024 / 2
 }
 
 /// Each bucket was assigned a rate within 1 s, and abandoned no sooner than its idle timeout.
@@ -183,18 +300,22 @@ fn buckets(run: &Run) -> Result<(), String> {
     })
 }
 
-fn weir_memory(mut weir: Weir) -> u64 {
-    weir.process().resident_kib()
-}
-
 /// The same checks with a server that does not divide. They must fail.
 fn control(results: &mut Results) {
-    let mut course = three(NEWEST, full_quota::start(QUOTA));
-    let steady = course.steady(10, 10);
-    results.add("control, A fails", check(steady.is_err(), || "it passed".to_owned()));
-    let large = course.two_large(4);
-    results.add("control, C fails", check(large.is_err(), || "it passed".to_owned()));
-    let sum = course.check_sum();
-    results.add("control, the sum fails", check(sum.is_err(), || "it passed".to_owned()));
-    results.end("control", &course);
+    let mut fails = |step: &str, result: Result<(), String>| {
+        let step = format!("control, {step} fails");
+        results.add(&step, check(result.is_err(), || "it passed".to_owned()));
+    };
+    let full = full_quota::start(QUOTA);
+    let mut course = with_fallbacks(full);
+    fails("F with fallbacks", course.restarted_after_fallbacks(|| full));
+    let mut course = two_of_one_address(full);
+    fails("L", course.one_address(4));
+    fails("L, admitted", course.check_admitted());
+    let mut course = three(NEWEST, full);
+    fails("A", course.steady(10, 10));
+    fails("C", course.two_large(4));
+    fails("the sum", course.check_sum());
+    fails("admitted", course.check_admitted());
+    results.save("control", &mut course);
 }

@@ -1,6 +1,7 @@
 //! The steps of the acceptance, each with its bounds.
 
-use std::ops::Range;
+use std::net::SocketAddr;
+use std::ops::{Range, RangeInclusive};
 use std::time::{Duration, Instant};
 
 use super::QUOTA;
@@ -12,8 +13,14 @@ use crate::support::weir::Weir;
 /// The most requests of all Envoys in a second: the quota and a fifth of it as a burst.
 pub(super) const MOST: u64 = QUOTA as u64 * 6 / 5;
 
+/// The mean of the requests of all Envoys in a second, if they want more than the quota.
+const USED: RangeInclusive<f64> = QUOTA as f64 * 0.95..=QUOTA as f64 * 1.01;
+
 /// Time after which a change of demand has moved shares: one report and 3 s.
 const MOVED: usize = 8;
+
+/// How long a weir that counts in memory learns shares after its start: the life of an assignment and a second.
+const LEARNT: Duration = Duration::from_secs(11);
 
 /// From the instant at which weir serves: the time until Envoys have streams, and until shares are right.
 const STREAMS: Duration = Duration::from_secs(6);
@@ -45,7 +52,7 @@ impl Course {
         let span = self.passed(from, seconds);
         let record = self.run.record();
         record.at_most(MOST, span.clone())?;
-        record.mean(285.0..=303.0, span.clone())?;
+        record.mean(USED, span.clone())?;
         record.served(1, span.clone())?;
         record.served(2, span)
     }
@@ -68,15 +75,37 @@ impl Course {
         record.served(2, span)
     }
 
-    /// Step C: demands of 400, 400 and 50. The large ones get as much as each other.
+    /// Step C: demands of 400, 400 and 50. The large ones get as much as each other, the small one is served,
+    /// and at least 95 % of the quota is used.
     pub(super) fn two_large(&mut self, seconds: usize) -> Result<(), String> {
         let second = self.step("C");
         self.run.demand(&[400, 400, 50]);
         let span = self.passed(second + MOVED, seconds);
         let record = self.run.record();
         record.at_most(MOST, second..span.end)?;
+        record.mean(USED, span.clone())?;
+        record.served(2, span.clone())?;
         let [one, other] = [0, 1].map(|envoy| record.admitted(envoy, span.clone()));
         check((one - other).abs() <= one.max(other) / 10.0, || format!("{one} and {other}"))
+    }
+
+    /// Step L: three Envoys with demands of 400, of which the first two have one address. That has a half of
+    /// the quota, of which each of the two has a half.
+    pub(super) fn one_address(&mut self, seconds: usize) -> Result<(), String> {
+        let second = self.step("L");
+        let span = self.passed(second + 2 * MOVED, seconds);
+        let record = self.run.record();
+        record.at_most(MOST, second..span.end)?;
+        record.mean(USED, span.clone())?;
+        let quota = f64::from(QUOTA);
+        let parts = [quota / 4.0, quota / 4.0, quota / 2.0];
+        for (envoy, part) in parts.into_iter().enumerate() {
+            let admitted = record.admitted(envoy, span.clone());
+            check((admitted - part).abs() <= part / 10.0, || {
+                format!("Envoy {envoy} had {admitted} of {part}")
+            })?;
+        }
+        Ok(())
     }
 
     /// Step D: an Envoy is killed. When its last assignment has expired, and at most 2 s later, `receiver`
@@ -98,8 +127,27 @@ impl Course {
 
     /// Step E: weir is killed. Assignments are valid until they expire, then Envoy denies.
     pub(super) fn weir_killed(&mut self, weir: Weir) -> Result<(), String> {
+        let second = self.run.second();
+        self.server_killed(weir)?;
+        let (last, record) = (self.run.second(), self.run.record());
+        record.at_most(MOST, second..last)?;
+        record.at_most(0, last - 1..last)
+    }
+
+    /// weir is killed, and another one follows at once.
+    pub(super) fn killed_before_restart(&mut self, weir: Weir) {
+        drop(weir);
+        let now = Instant::now();
+        self.run.needs_no_answer(now, now);
+    }
+
+    /// The same. What passes after the end of the assignments is up to the fallbacks of the Envoys. Waits until
+    /// a second after it.
+    pub(super) fn server_killed(&mut self, weir: Weir) -> Result<(), String> {
         let second = self.step("E");
         drop(weir);
+        let never = Instant::now() + Duration::from_secs(3_600);
+        self.run.needs_no_answer(Instant::now(), never);
         let actions = self.run.actions();
         let last =
             self.run.alive().into_iter().filter_map(|envoy| actions[envoy].last()?.expires());
@@ -108,14 +156,46 @@ impl Course {
         let last = *ends.iter().max().ok_or("no Envoy has an assignment")?;
         // Whole seconds: those before any assignment expires, and one that begins 1 s after all have.
         let held = second + 1..self.run.second_of(first);
-        let after = self.passed(self.run.second_of(last) + 2, 1);
+        self.passed(self.run.second_of(last) + 2, 1);
         let record = self.run.record();
-        record.at_most(MOST, second..after.end)?;
+        record.at_most(MOST, second..held.end)?;
         check(held.len() >= 2, || format!("all assignments expire in {held:?}"))?;
         let totals = record.totals(held.clone());
         check(totals.iter().all(|total| *total >= 200), || format!("{totals:?} in {held:?}"))?;
-        record.at_most(0, after)?;
         self.run.check_alive()
+    }
+
+    /// After E, with fallbacks that pass requests: the first Envoy passes `rate`, and the others everything.
+    pub(super) fn fallbacks_decide(&mut self, rate: u32) -> Result<(), String> {
+        let span = self.passed(self.run.second() + 2, 4);
+        let record = self.run.record();
+        let first = record.admitted(0, span.clone());
+        let rate = f64::from(rate);
+        check((first - rate).abs() <= rate / 10.0, || format!("{first} of {rate} in {span:?}"))?;
+        record.served(1, span.clone())?;
+        record.served(2, span)
+    }
+
+    /// Step F after E, with fallbacks that pass requests: the server that `start` returns follows. What the
+    /// fallbacks pass looks as if shares had allowed it, so up to two quotas may pass until all Envoys have
+    /// reported. After that the quota holds, and when the server has learnt the shares, they are right.
+    pub(super) fn restarted_after_fallbacks(
+        &mut self,
+        start: impl FnOnce() -> SocketAddr,
+    ) -> Result<(), String> {
+        let second = self.step("F, fallbacks");
+        let address = start();
+        self.run.retarget(address);
+        self.run.answers_again(Instant::now() + LEARNT);
+        let reported = second + STREAMS.as_secs() as usize + 2;
+        let learnt = reported + LEARNT.as_secs() as usize;
+        let span = self.passed(learnt + MOVED, 5);
+        let record = self.run.record();
+        record.at_most_in_any(2 * u64::from(QUOTA) + MOST, second..reported)?;
+        record.at_most_in_any(MOST, reported..span.end)?;
+        record.mean(USED, span.clone())?;
+        record.served(1, span.clone())?;
+        record.served(2, span)
     }
 
     /// Step F: weir starts. Envoys have streams 6 s later, and 12 s later `receiver` has at least `rate`. In
@@ -131,6 +211,7 @@ impl Course {
         let weir = start();
         self.run.retarget(weir.grpc);
         let began = Instant::now();
+        self.run.answers_again(began + LEARNT);
         until(began + SHARES);
         let assigned = self.run.assigned(receiver);
         let is_back = |envoy: &usize| {
@@ -150,6 +231,8 @@ impl Course {
     pub(super) fn one_of_two_killed(&mut self, weir: Weir, ttl: Duration) -> Result<(), String> {
         let second = self.step("H");
         drop(weir);
+        let now = Instant::now();
+        self.run.needs_no_answer(now, now);
         let right = second + ttl.as_secs() as usize + 7;
         let span = self.passed(right, 4);
         self.run.record().at_most(MOST, second..span.end)?;
@@ -166,6 +249,12 @@ impl Course {
     /// Step K: each message has what Envoy needs.
     pub(super) fn check_messages(&self) -> Result<(), String> {
         self.run.check_messages()
+    }
+
+    /// What Envoys admitted, by their clients: never more than the quota of a time, and what they had saved up.
+    pub(super) fn check_admitted(&self) -> Result<(), String> {
+        let quota = u64::from(QUOTA);
+        self.run.record().within(quota, quota / 5, 0..self.run.second())
     }
 
     /// What Envoys were assigned at the same time was never more than the quota. This does not hold after

@@ -1,6 +1,6 @@
 //! The configuration of an Envoy that asks an RLQS server for the quota of each tenant.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use serde_json::{Value, json};
 
@@ -14,17 +14,31 @@ pub(super) struct Endpoint {
     pub(super) health: u16,
 }
 
-/// The configuration, as JSON. Envoy uses the first endpoint that is healthy. It answers all requests
-/// itself. Without an assignment, or with one that has expired, it denies.
-pub(super) fn config(endpoints: &[Endpoint]) -> String {
+/// What an Envoy does without a valid assignment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fallback {
+    /// It denies.
+    DenyAll,
+    /// It allows, also before the first assignment.
+    AllowAll,
+    /// It denies before the first assignment, and allows this number per second after the last one.
+    Rate(u32),
+}
+
+/// The configuration, as JSON. Envoy uses the first endpoint that is healthy, and connects from `address`. It
+/// answers all requests itself.
+pub(super) fn config(endpoints: &[Endpoint], address: Ipv4Addr, fallback: Fallback) -> String {
     let config = json!({
         "admin": { "address": socket("127.0.0.1", 0) },
-        "static_resources": { "listeners": [listener()], "clusters": [cluster(endpoints)] },
+        "static_resources": {
+            "listeners": [listener(fallback)],
+            "clusters": [cluster(endpoints, address)],
+        },
     });
     config.to_string()
 }
 
-fn listener() -> Value {
+fn listener(fallback: Fallback) -> Value {
     let tenant = json!({
         "name": "tenant",
         "typed_config": {
@@ -32,7 +46,16 @@ fn listener() -> Value {
             "header_name": "x-tenant",
         },
     });
-    let deny = json!({ "blanket_rule": "DENY_ALL" });
+    let blanket = |rule: &str| json!({ "blanket_rule": rule });
+    let (unassigned, expired) = match fallback {
+        Fallback::DenyAll => ("DENY_ALL", blanket("DENY_ALL")),
+        Fallback::AllowAll => ("ALLOW_ALL", blanket("ALLOW_ALL")),
+        Fallback::Rate(rate) => {
+            let bucket =
+                json!({ "max_tokens": rate, "tokens_per_fill": rate, "fill_interval": "1s" });
+            ("DENY_ALL", json!({ "token_bucket": bucket }))
+        }
+    };
     let settings = json!({
         "@type": filter("RateLimitQuotaBucketSettings"),
         "bucket_id_builder": { "bucket_id_builder": {
@@ -40,10 +63,10 @@ fn listener() -> Value {
             "tenant": { "custom_value": tenant },
         } },
         "reporting_interval": "5s",
-        "no_assignment_behavior": { "fallback_rate_limit": deny },
+        "no_assignment_behavior": { "fallback_rate_limit": blanket(unassigned) },
         "expired_assignment_behavior": {
             "expired_assignment_behavior_timeout": "60s",
-            "fallback_rate_limit": deny,
+            "fallback_rate_limit": expired,
         },
     });
     let quota = json!({
@@ -84,7 +107,7 @@ fn listener() -> Value {
     })
 }
 
-fn cluster(endpoints: &[Endpoint]) -> Value {
+fn cluster(endpoints: &[Endpoint], address: Ipv4Addr) -> Value {
     let by_priority = endpoints.iter().enumerate().map(|(priority, endpoint)| {
         let address = socket(&endpoint.address.ip().to_string(), endpoint.address.port());
         let health = json!({ "port_value": endpoint.health });
@@ -100,6 +123,7 @@ fn cluster(endpoints: &[Endpoint]) -> Value {
         "name": "rlqs",
         "type": "STATIC",
         "connect_timeout": "1s",
+        "upstream_bind_config": { "source_address": { "address": address, "port_value": 0 } },
         "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": http2,
         },

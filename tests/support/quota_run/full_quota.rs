@@ -22,11 +22,20 @@ use tonic::{Request, Response, Streaming};
 /// Starts a server that answers every report with `rate` requests per second and a fifth of them as a
 /// burst. Its thread ends with the test process.
 pub(crate) fn start(rate: u32) -> SocketAddr {
+    serve(FullQuota { rate, answers_once: false })
+}
+
+/// The same, which answers the first report of each stream only.
+pub(crate) fn start_answering_once(rate: u32) -> SocketAddr {
+    serve(FullQuota { rate, answers_once: true })
+}
+
+fn serve(full: FullQuota) -> SocketAddr {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a free port");
     let address = listener.local_addr().expect("a bound address");
     thread::spawn(move || {
-        let service = RateLimitQuotaServiceServer::new(FullQuota { rate });
+        let service = RateLimitQuotaServiceServer::new(full);
         let connections = TcpListenerStream::new(listener);
         let serving = Server::builder().add_service(service).serve_with_incoming(connections);
         runtime.block_on(serving)
@@ -37,6 +46,7 @@ pub(crate) fn start(rate: u32) -> SocketAddr {
 #[derive(Clone, Copy)]
 struct FullQuota {
     rate: u32,
+    answers_once: bool,
 }
 
 #[tonic::async_trait]
@@ -50,7 +60,11 @@ impl RateLimitQuotaService for FullQuota {
         let (mut reports, full) = (call.into_inner(), *self);
         let (responses, outgoing) = mpsc::channel(4);
         tokio::spawn(async move {
+            let mut is_answered = false;
             while let Ok(Some(report)) = reports.message().await {
+                if std::mem::replace(&mut is_answered, true) && full.answers_once {
+                    continue;
+                }
                 let usages = report.bucket_quota_usages.into_iter();
                 let bucket_action = usages.map(|usage| full.assign(usage)).collect();
                 let response = RateLimitQuotaResponse { bucket_action };

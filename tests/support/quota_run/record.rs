@@ -4,6 +4,9 @@ use std::ops::{Range, RangeInclusive};
 
 use super::load::{PIECES, Sample};
 
+/// The times in which the sum is judged, in seconds.
+const WINDOWS: [usize; 3] = [1, 5, 30];
+
 /// The samples of each Envoy. Seconds count from the start of the load.
 pub(crate) struct Record {
     pub(crate) envoys: Vec<Vec<Sample>>,
@@ -31,9 +34,15 @@ impl Record {
 
     /// The most requests that were admitted in any second, in steps of a tenth.
     pub(crate) fn most_in_any_second(&self, seconds: Range<usize>) -> u64 {
-        let starts = seconds.start * PIECES..=(seconds.end * PIECES).saturating_sub(PIECES);
+        self.most_in(1, seconds)
+    }
+
+    /// The same for `length` seconds.
+    fn most_in(&self, length: usize, seconds: Range<usize>) -> u64 {
+        let pieces = length * PIECES;
+        let starts = seconds.start * PIECES..=(seconds.end * PIECES).saturating_sub(pieces);
         let admitted = |start: usize| -> u64 {
-            let samples = self.envoys.iter().map(|envoy| sum(envoy, start..start + PIECES));
+            let samples = self.envoys.iter().map(|envoy| sum(envoy, start..start + pieces));
             samples.map(|sample| sample.admitted).sum()
         };
         starts.map(admitted).max().unwrap_or_default()
@@ -50,6 +59,23 @@ impl Record {
     pub(crate) fn at_most_in_any(&self, max: u64, seconds: Range<usize>) -> Result<(), String> {
         let most = self.most_in_any_second(seconds.clone());
         check(most <= max, || format!("{most} in one second of {seconds:?}, at most {max}"))
+    }
+
+    /// In no second, and in no 5 s and 30 s, more was admitted than the quota of that time, the burst, and a
+    /// tenth of the burst per second: a raise of a share adds a part of it.
+    pub(crate) fn within(
+        &self,
+        quota: u64,
+        burst: u64,
+        seconds: Range<usize>,
+    ) -> Result<(), String> {
+        for window in WINDOWS.into_iter().filter(|window| *window <= seconds.len()) {
+            let raised = if window == 1 { 0 } else { burst * window as u64 / 10 };
+            let max = quota * window as u64 + burst + raised;
+            let most = self.most_in(window, seconds.clone());
+            check(most <= max, || format!("{most} in {window} s of {seconds:?}, at most {max}"))?;
+        }
+        Ok(())
     }
 
     /// The mean of the totals is in a range.
@@ -122,4 +148,12 @@ fn each_check_fails_on_what_it_forbids() {
     assert_eq!(record.at_most(620, 0..4), Ok(()));
     assert!(record.at_most_in_any(620, 0..4).is_err());
     assert_eq!(record.at_most_in_any(640, 0..4), Ok(()));
+    // 600 per second, for 40 s, and some more in one of them.
+    let mut record =
+        Record { envoys: vec![vec![Sample { admitted: 60, ..Sample::default() }; 400]] };
+    assert_eq!(record.within(600, 60, 0..40), Ok(()));
+    assert!(record.within(560, 60, 0..40).is_err(), "in 5 s");
+    assert!(record.within(590, 60, 0..40).is_err(), "in 30 s");
+    record.envoys[0][100].admitted = 121;
+    assert!(record.within(600, 60, 0..40).is_err(), "in a second");
 }

@@ -1,9 +1,10 @@
 //! A TCP proxy between an Envoy and an RLQS server that reads the messages of both directions.
 //!
-//! It shows when which message was sent, and its address stays when the server behind it changes.
+//! It shows when which message was sent, and its address stays when the server behind it changes. The server
+//! sees the address of the Envoy.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Instant;
@@ -12,6 +13,7 @@ use envoy_types::pb::envoy::service::rate_limit_quota::v3 as rlqs;
 use prost::Message;
 use rlqs::rate_limit_quota_usage_reports::BucketQuotaUsage;
 use rlqs::{RateLimitQuotaResponse, RateLimitQuotaUsageReports};
+use socket2::{Domain, Socket, Type};
 
 use super::assigned::Sent;
 use super::frames::Frames;
@@ -112,7 +114,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 fn connect(state: &Arc<Mutex<State>>, envoy: &TcpStream) -> std::io::Result<()> {
     let target = lock(state).target;
-    let server = TcpStream::connect(target)?;
+    let server = connect_from(envoy.peer_addr()?.ip(), target)?;
     for (from, to, sender) in [(envoy, &server, Sender::Envoy), (&server, envoy, Sender::Server)] {
         let (from, to) = (from.try_clone()?, to.try_clone()?);
         from.set_nodelay(true)?;
@@ -121,6 +123,14 @@ fn connect(state: &Arc<Mutex<State>>, envoy: &TcpStream) -> std::io::Result<()> 
         thread::spawn(move || forward(&state, from, to, sender));
     }
     Ok(())
+}
+
+/// A connection whose source is the address of the Envoy.
+fn connect_from(source: IpAddr, target: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(target), Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(source, 0).into())?;
+    socket.connect(&target.into())?;
+    Ok(socket.into())
 }
 
 fn forward(state: &Mutex<State>, mut from: TcpStream, mut to: TcpStream, sender: Sender) {
