@@ -1,3 +1,5 @@
+//! Tests of the series that a metrics page shows.
+
 use std::sync::Arc;
 
 use super::{RuleMetrics, SeriesBudget, ZERO_SERIES_MAX};
