@@ -105,7 +105,9 @@ impl Sender {
                         let (assignment, generation) = read(strategy.strategy.expect("a kind"));
                         let ttl = Micros::from_secs(ttl.unsigned_abs());
                         let holder = HolderId([0, 0]);
-                        let due = DueAssignment { holder, assignment, generation, ttl };
+                        // A response does not name it.
+                        let target = 0;
+                        let due = DueAssignment { holder, assignment, generation, ttl, target };
                         World::assign(&world, envoy, instance, &value, due);
                     }
                     WireAction::AbandonAction(_) => {

@@ -144,7 +144,7 @@ impl World {
         let quota = lock(&self.state).judge(value).quota;
         let (assignment, ttl) = (Assignment::of(&quota, SHARES), Micros::from_secs(12));
         let holder = HolderId([0, 0]);
-        let due = DueAssignment { holder, assignment, generation: 1, ttl };
+        let due = DueAssignment { holder, assignment, generation: 1, ttl, target: SHARES };
         World::assign(self, envoy, instance, value, due);
     }
 
