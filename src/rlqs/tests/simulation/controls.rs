@@ -37,7 +37,7 @@ fn a_server_that_gives_nothing_breaks_the_laws() {
     assert!(breaks(Theme::FirstShare, Fault::NoShares, "5 use"));
 }
 
-/// What the seeds of a theme break without the exceptions that a later version may end.
+/// What the seeds of a theme break without the exceptions of earlier versions, and without that of stalls.
 fn broken_without_exception(theme: Theme) -> Vec<(&'static str, (u64, String))> {
     let mut all = Figures::default();
     for seed in 0..SEEDS {
@@ -47,23 +47,20 @@ fn broken_without_exception(theme: Theme) -> Vec<(&'static str, (u64, String))> 
     all.violations.into_iter().collect()
 }
 
-/// After a rule ceased to be divided and began again, callers have a full share again.
+/// After a rule ceased to be divided and began again, callers still have their debt.
 #[test]
-#[ignore = "weir does not keep it yet: docs/guides/rlqs.md has the exception"]
 fn large_hits_without_the_exception() {
     assert_eq!(broken_without_exception(Theme::LargeHits), []);
 }
 
-/// A value that gets another rule begins a second ledger.
+/// A value that gets another rule keeps its ledger.
 #[test]
-#[ignore = "weir does not keep it yet: docs/guides/rlqs.md has the exception"]
 fn other_rules_without_the_exception() {
     assert_eq!(broken_without_exception(Theme::OtherRule), []);
 }
 
-/// Callers wait for their first share.
+/// Callers have a first share at once.
 #[test]
-#[ignore = "weir does not keep it yet: docs/guides/rlqs.md has the exception"]
 fn first_shares_without_the_exception() {
     assert_eq!(broken_without_exception(Theme::FirstShare), []);
 }
@@ -75,9 +72,8 @@ fn stalls_without_the_exception() {
     assert_eq!(broken_without_exception(Theme::Stall), []);
 }
 
-/// A memory store takes what a fallback passed for a share.
+/// A memory store does not take more than the limit that a fallback passed for a share.
 #[test]
-#[ignore = "weir does not keep it yet: docs/guides/rlqs.md has the exception"]
 fn relearning_without_the_exception() {
     assert_eq!(broken_without_exception(Theme::RelearnFallbacks), []);
 }
