@@ -11,3 +11,4 @@ mod static_table;
 pub(crate) use decoder::Decoder;
 pub(crate) use encoder::ResponseEncoder;
 pub(crate) use field::FieldKind;
+use field::NameKind;

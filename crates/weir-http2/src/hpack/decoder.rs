@@ -1,7 +1,9 @@
 //! Decodes header blocks (RFC 7541, sections 3 and 6).
 
-use super::dynamic_table::DynamicTable;
-use super::{FieldKind, huffman, integer, static_table};
+use std::sync::Arc;
+
+use super::dynamic_table::{DynamicTable, LiteralName};
+use super::{FieldKind, NameKind, huffman, integer, static_table};
 
 /// A block that breaks the rules of HPACK. The connection cannot continue, because its table is
 /// unknown (RFC 9113, section 4.3).
@@ -66,11 +68,11 @@ impl Decoder {
                     visit(kind, name, value);
                 }
                 0x40.. => {
-                    read_name(&mut input, 6, table, name)?;
+                    let (name_kind, name) = read_name(&mut input, 6, table, name)?;
                     let value = read_value(&mut input, decoded)?;
-                    let kind = FieldKind::of(name, value);
-                    visit(kind, name, value);
-                    table.insert(kind, name, value);
+                    let kind = name_kind.with_value(value);
+                    visit(kind, name.bytes(), value);
+                    table.insert((kind, name_kind), name, value);
                     *version += 1;
                 }
                 0x20.. => {
@@ -83,9 +85,9 @@ impl Decoder {
                 }
                 // Literals that are not stored, or must never be.
                 _ => {
-                    read_name(&mut input, 4, table, name)?;
+                    let (name_kind, name) = read_name(&mut input, 4, table, name)?;
                     let value = read_value(&mut input, decoded)?;
-                    visit(FieldKind::of(name, value), name, value);
+                    visit(name_kind.with_value(value), name.bytes(), value);
                 }
             }
             has_fields = true;
@@ -102,20 +104,32 @@ fn field(table: &DynamicTable, index: usize) -> Option<(FieldKind, &[u8], &[u8])
     }
 }
 
-/// Reads the name of a literal into `name`: an index with a prefix of `bits` bits, or a string.
-fn read_name(input: &mut &[u8], bits: u32, table: &DynamicTable, name: &mut Vec<u8>) -> Option<()> {
+/// Reads the name of a literal: an index with a prefix of `bits` bits, or a string, which may be decoded into
+/// `decoded`.
+fn read_name<'n, 'i: 'n>(
+    input: &mut &'i [u8],
+    bits: u32,
+    table: &DynamicTable,
+    decoded: &'n mut Vec<u8>,
+) -> Option<(NameKind, LiteralName<'n>)> {
     let index = integer::read(input, bits)?;
-    name.clear();
-    if index > 0 {
-        name.extend_from_slice(field(table, index)?.1);
-        return Some(());
+    if let Some(index) = index.checked_sub(static_table::ENTRIES + 1) {
+        let (kind, name) = table.name(index)?;
+        return Some((kind, LiteralName::Stored(Arc::clone(name))));
     }
-    let (text, is_encoded) = read_string(input)?;
-    if is_encoded {
-        return huffman::decode(text, name);
-    }
-    name.extend_from_slice(text);
-    Some(())
+    let name = if index > 0 {
+        static_table::get(index)?.1
+    } else {
+        let (text, is_encoded) = read_string(input)?;
+        if is_encoded {
+            decoded.clear();
+            huffman::decode(text, decoded)?;
+            decoded
+        } else {
+            text
+        }
+    };
+    Some((NameKind::of(name), LiteralName::Bytes(name)))
 }
 
 /// Reads the value of a literal. It is a part of the input, or of `decoded`.

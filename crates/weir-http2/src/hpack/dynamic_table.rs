@@ -1,10 +1,12 @@
 //! The dynamic table of a decoder (RFC 7541, sections 2.3.2 and 4).
 //!
-//! The entries own their texts, so no read buffer stays in memory because of them.
+//! The entries own their texts, so no read buffer stays in memory because of them. An entry whose name was
+//! that of another one shares it, so a field of two bytes never copies a long name.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use super::FieldKind;
+use super::{FieldKind, NameKind};
 
 /// The largest size, which the client may reduce. It is that of the protocol, because this server
 /// announces no other (RFC 9113, section 6.5.2).
@@ -13,6 +15,9 @@ pub(super) const SIZE_MAX: usize = 4096;
 /// What an entry counts in addition to its texts (RFC 7541, section 4.1).
 pub(super) const ENTRY_BYTES: usize = 32;
 
+/// Bytes of the counters in front of a shared name.
+const NAME_BYTES: usize = 2 * size_of::<usize>();
+
 /// The most entries, each without text.
 #[cfg(test)]
 const ENTRIES_MAX: usize = SIZE_MAX / ENTRY_BYTES;
@@ -20,9 +25,40 @@ const ENTRIES_MAX: usize = SIZE_MAX / ENTRY_BYTES;
 #[derive(Debug)]
 struct TableEntry {
     kind: FieldKind,
-    name_bytes: u16,
-    /// The name and the value.
-    text: Box<[u8]>,
+    name_kind: NameKind,
+    name: Arc<[u8]>,
+    value: Box<[u8]>,
+}
+
+impl TableEntry {
+    /// What the entry counts (RFC 7541, section 4.1).
+    fn size(&self) -> usize {
+        self.name.len() + self.value.len() + ENTRY_BYTES
+    }
+}
+
+/// The name of a literal.
+pub(super) enum LiteralName<'n> {
+    /// A part of the input, of the buffer of decoded names, or of the static table.
+    Bytes(&'n [u8]),
+    /// That of an entry of the dynamic table.
+    Stored(Arc<[u8]>),
+}
+
+impl LiteralName<'_> {
+    pub(super) fn bytes(&self) -> &[u8] {
+        match self {
+            LiteralName::Bytes(bytes) => bytes,
+            LiteralName::Stored(name) => name,
+        }
+    }
+
+    fn into_shared(self) -> Arc<[u8]> {
+        match self {
+            LiteralName::Bytes(bytes) => bytes.into(),
+            LiteralName::Stored(name) => name,
+        }
+    }
 }
 
 /// Fields that the client has stored. The newest is first.
@@ -41,20 +77,28 @@ impl DynamicTable {
     /// The entry with `index`, which counts from 0.
     pub(super) fn get(&self, index: usize) -> Option<(FieldKind, &[u8], &[u8])> {
         let entry = self.entries.get(index)?;
-        let (name, value) = entry.text.split_at(usize::from(entry.name_bytes));
-        Some((entry.kind, name, value))
+        Some((entry.kind, &entry.name, &entry.value))
+    }
+
+    /// The name of the entry with `index`, which counts from 0.
+    pub(super) fn name(&self, index: usize) -> Option<(NameKind, &Arc<[u8]>)> {
+        let entry = self.entries.get(index)?;
+        Some((entry.name_kind, &entry.name))
     }
 
     /// Stores a field. Older entries are dropped, and so is the field if it is too large.
-    pub(super) fn insert(&mut self, kind: FieldKind, name: &[u8], value: &[u8]) {
-        let bytes = name.len() + value.len() + ENTRY_BYTES;
-        // The name may be that of an entry that is dropped, so the text is copied first.
+    pub(super) fn insert(
+        &mut self,
+        (kind, name_kind): (FieldKind, NameKind),
+        name: LiteralName<'_>,
+        value: &[u8],
+    ) {
+        let bytes = name.bytes().len() + value.len() + ENTRY_BYTES;
         let fits = bytes <= self.size_max;
-        let text = if fits { [name, value].concat() } else { Vec::new() };
         self.shrink(self.size_max.saturating_sub(bytes));
         if fits {
-            let (name_bytes, text) = (name.len() as u16, text.into());
-            self.entries.push_front(TableEntry { kind, name_bytes, text });
+            let (name, value) = (name.into_shared(), value.into());
+            self.entries.push_front(TableEntry { kind, name_kind, name, value });
             self.size += bytes;
         }
     }
@@ -72,24 +116,30 @@ impl DynamicTable {
     fn shrink(&mut self, size: usize) {
         while self.size > size {
             let Some(dropped) = self.entries.pop_back() else { return };
-            self.size -= dropped.text.len() + ENTRY_BYTES;
+            self.size -= dropped.size();
         }
     }
 
-    /// Bytes in memory, without what the allocator adds.
+    /// The most bytes in memory, without what the allocator adds: some entries may share names.
     pub(super) fn memory(&self) -> usize {
         let texts = self.size - self.entries.len() * ENTRY_BYTES;
-        self.entries.capacity() * size_of::<TableEntry>() + texts
+        self.entries.capacity() * size_of::<TableEntry>() + self.entries.len() * NAME_BYTES + texts
     }
 }
 
 /// The most bytes that the table takes in memory.
 #[cfg(test)]
-pub(super) const MEMORY_MAX: usize = SIZE_MAX + ENTRIES_MAX * size_of::<TableEntry>();
+pub(super) const MEMORY_MAX: usize =
+    SIZE_MAX + ENTRIES_MAX * (size_of::<TableEntry>() + NAME_BYTES);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn store(table: &mut DynamicTable, name: &[u8], value: &[u8]) {
+        let kinds = (FieldKind::Plain, NameKind::Plain);
+        table.insert(kinds, LiteralName::Bytes(name), value);
+    }
 
     fn names(table: &DynamicTable) -> Vec<&[u8]> {
         (0..).map_while(|index| table.get(index)).map(|(_, name, _)| name).collect()
@@ -100,12 +150,12 @@ mod tests {
         let mut table = DynamicTable::new();
         assert!(table.resize(100));
         for name in [b"a", b"b", b"c"] {
-            table.insert(FieldKind::Plain, name, b"1234567");
+            store(&mut table, name, b"1234567");
         }
         assert_eq!(names(&table), [b"c", b"b"], "40 bytes each");
-        table.insert(FieldKind::Plain, b"d", &[b'x'; 67]);
+        store(&mut table, b"d", &[b'x'; 67]);
         assert_eq!(names(&table), [b"d"], "100 bytes");
-        table.insert(FieldKind::Plain, b"e", &[b'x'; 68]);
+        store(&mut table, b"e", &[b'x'; 68]);
         assert_eq!((names(&table).len(), table.size), (0, 0), "101 bytes");
     }
 
@@ -113,13 +163,13 @@ mod tests {
     fn a_smaller_table_drops_entries() {
         let mut table = DynamicTable::new();
         assert!(!table.resize(4097));
-        table.insert(FieldKind::Plain, b"a", b"");
-        table.insert(FieldKind::Plain, b"b", b"");
+        store(&mut table, b"a", b"");
+        store(&mut table, b"b", b"");
         assert!(table.resize(65));
         assert_eq!(names(&table), [b"b"]);
         assert!(table.resize(0));
         assert_eq!(table.get(0), None);
-        table.insert(FieldKind::Plain, b"c", b"");
+        store(&mut table, b"c", b"");
         assert_eq!(table.get(0), None);
         assert!(table.resize(4096));
         assert_eq!(table.size, 0);
@@ -130,7 +180,7 @@ mod tests {
         let mut table = DynamicTable::new();
         for length in (0..100).chain([4063, 4064]).chain(0..300) {
             for _ in 0..200 {
-                table.insert(FieldKind::Plain, b"", &vec![b'x'; length]);
+                store(&mut table, b"", &vec![b'x'; length]);
                 assert!(table.size <= SIZE_MAX);
                 assert!(table.memory() <= MEMORY_MAX, "{} bytes", table.memory());
             }

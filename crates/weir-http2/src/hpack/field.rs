@@ -21,27 +21,63 @@ pub(crate) enum FieldKind {
     Malformed,
 }
 
-impl FieldKind {
-    /// The kind of the field `name: value`.
-    pub(crate) fn of(name: &[u8], value: &[u8]) -> FieldKind {
+/// What a field name means to HTTP/2. It is computed once for each entry of the header table, because a
+/// client may refer to a name of four thousand bytes with two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NameKind {
+    Method,
+    Scheme,
+    Authority,
+    Path,
+    ContentLength,
+    Te,
+    Plain,
+    Malformed,
+}
+
+impl NameKind {
+    /// The kind of `name`.
+    pub(super) fn of(name: &[u8]) -> NameKind {
+        match name {
+            b":method" => NameKind::Method,
+            b":scheme" => NameKind::Scheme,
+            b":authority" => NameKind::Authority,
+            b":path" => NameKind::Path,
+            b"content-length" => NameKind::ContentLength,
+            b"te" => NameKind::Te,
+            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
+            | b"upgrade" => NameKind::Malformed,
+            name if !name.is_empty() && name.iter().all(|&byte| is_name_byte(byte)) => {
+                NameKind::Plain
+            }
+            _ => NameKind::Malformed,
+        }
+    }
+
+    /// The kind of a field with this name and `value`.
+    pub(super) fn with_value(self, value: &[u8]) -> FieldKind {
         if !value.iter().all(|&byte| is_value_byte(byte)) {
             return FieldKind::Malformed;
         }
-        match name {
-            b":method" if value == b"CONNECT" => FieldKind::Connect,
-            b":method" => FieldKind::Method,
-            b":scheme" => FieldKind::Scheme,
-            b":authority" => FieldKind::Authority,
-            b":path" if !value.is_empty() => FieldKind::Path,
-            b"content-length" => FieldKind::ContentLength,
-            b"te" if value != b"trailers" => FieldKind::Malformed,
-            b"connection" | b"keep-alive" | b"proxy-connection" | b"transfer-encoding"
-            | b"upgrade" => FieldKind::Malformed,
-            name if !name.is_empty() && name.iter().all(|&byte| is_name_byte(byte)) => {
-                FieldKind::Plain
-            }
-            _ => FieldKind::Malformed,
+        match self {
+            NameKind::Method if value == b"CONNECT" => FieldKind::Connect,
+            NameKind::Method => FieldKind::Method,
+            NameKind::Scheme => FieldKind::Scheme,
+            NameKind::Authority => FieldKind::Authority,
+            NameKind::Path if !value.is_empty() => FieldKind::Path,
+            NameKind::ContentLength => FieldKind::ContentLength,
+            NameKind::Te if value == b"trailers" => FieldKind::Plain,
+            NameKind::Plain => FieldKind::Plain,
+            NameKind::Path | NameKind::Te | NameKind::Malformed => FieldKind::Malformed,
         }
+    }
+}
+
+#[cfg(test)]
+impl FieldKind {
+    /// The kind of the field `name: value`.
+    pub(crate) fn of(name: &[u8], value: &[u8]) -> FieldKind {
+        NameKind::of(name).with_value(value)
     }
 }
 
