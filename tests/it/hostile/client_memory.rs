@@ -125,6 +125,10 @@ fn attack(window: u32, path: &str, body: Option<Bytes>) -> Attack {
             let mut connection = Connection::open(&weir, window).await;
             for _ in 0..CALLS {
                 connection.call(path, body.clone()).await;
+                if body.is_some() {
+                    // Otherwise the client would send the headers of many calls first, and then the bodies.
+                    connection.is_read().await;
+                }
             }
             connection.is_read().await;
             connections.push(connection);
