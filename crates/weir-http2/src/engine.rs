@@ -120,6 +120,11 @@ impl Engine {
         &self.output[self.written..]
     }
 
+    /// Whether the output has less than its maximum, so that a call may begin.
+    pub(crate) fn has_output_room(&self) -> bool {
+        self.output().len() < self.limits.output_bytes
+    }
+
     /// Removes `bytes` from the output, which were written. Wakes the senders that wait for room once
     /// all is written.
     pub(crate) fn advance_output(&mut self, bytes: usize) {

@@ -188,12 +188,9 @@ impl<H: RequestHead> Receiver<H> {
             return Err(Error::go_away(Reason::PROTOCOL_ERROR));
         }
         let is_free = match kind {
-            kind::HEADERS => {
-                self.budget.add_call();
-                self.headers(header, payload, engine).map(|()| true)
-            }
+            kind::HEADERS => self.headers(header, payload, engine),
             kind::DATA => engine.receive_data(header, payload),
-            kind::CONTINUATION => self.continuation(header, payload, engine).map(|()| true),
+            kind::CONTINUATION => self.continuation(header, payload, engine),
             kind::RST_STREAM => engine.receive_reset(stream, payload).map(|()| false),
             kind::SETTINGS => engine.receive_settings(header, payload).map(|()| false),
             kind::PING => engine.receive_ping(header, payload).map(|()| false),

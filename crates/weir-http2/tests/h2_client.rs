@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use tokio::io::{DuplexStream, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 use weir_http2::{Call, Connection, Error, Limits, Reason, RequestHead};
@@ -277,4 +277,37 @@ async fn pings_are_answered() {
     .await;
     let end = in_time(client).await.unwrap();
     assert_eq!(end.reason(), Some(h2::Reason::ENHANCE_YOUR_CALM));
+}
+
+/// Calls begin while the output has room. So a client that sends much and reads little makes the server hold
+/// one response over the bound.
+#[tokio::test]
+async fn calls_wait_while_the_output_is_full() {
+    const CALLS: u32 = 200;
+    const REQUEST: [u8; 9] = [0x83, 0x86, 0x04, 2, b'/', b'x', 0x01, 1, b'a'];
+    let (mut client, server) = duplex(16 * 1024);
+    let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    sent.extend([0, 0, 0, 4, 0, 0, 0, 0, 0]);
+    for call in 0..CALLS {
+        sent.extend([0, 0, REQUEST.len() as u8, 1, 5]);
+        sent.extend((2 * call + 1).to_be_bytes());
+        sent.extend(REQUEST);
+    }
+    client.write_all(&sent).await.unwrap();
+    let limits = Limits { output_bytes: 5000, ..Limits::default() };
+    let mut connection = Connection::new(server, limits, Head::default());
+    poll_fn(|context| connection.poll_open(context)).await.unwrap();
+    let reader = tokio::spawn(async move { client.read_to_end(&mut Vec::new()).await });
+    let (value, mut begun) = ([b'y'; 1000], 0);
+    while begun < CALLS {
+        assert!(poll_fn(|context| connection.poll_calls(context)).await.unwrap());
+        let before = begun;
+        while let Some(Call { mut responder, .. }) = connection.next_call() {
+            responder.send_head(200, [(&b"x"[..], &value[..])], true).unwrap();
+            begun += 1;
+        }
+        assert!((1..=6).contains(&(begun - before)), "{} calls", begun - before);
+    }
+    drop(connection);
+    reader.await.unwrap().unwrap();
 }

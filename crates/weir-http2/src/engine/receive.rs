@@ -61,14 +61,14 @@ impl Engine {
         Ok(Some(self.streams.open(stream, new)))
     }
 
-    /// Responds to a request with too large headers.
-    pub(crate) fn refuse_fields(&mut self, stream: u32, ends: bool) -> Result<(), Reason> {
+    /// Responds to a request with too large headers. It is no error of the connection: the requests of all
+    /// users of a proxy share one.
+    pub(crate) fn refuse_fields(&mut self, stream: u32, ends: bool) {
         let mut new = opened(&self.peer, &self.limits);
         (new.is_received, new.is_accepted) = (ends, true);
         let key = self.streams.open(stream, new);
         self.send_block(key, Some(FIELDS_TOO_LARGE), std::iter::empty(), true);
         self.drop_call(key);
-        self.count_error()
     }
 
     /// Ends a request with its trailers, which are valid if `is_valid`.
@@ -180,7 +180,7 @@ impl Engine {
 
     /// Applies RST_STREAM (RFC 9113, section 6.4).
     pub(crate) fn receive_reset(&mut self, id: u32, payload: &[u8]) -> Result<(), Reason> {
-        if id == 0 || id > self.last_stream {
+        if id == 0 || id > self.last_stream || id.is_multiple_of(2) {
             return Err(Reason::PROTOCOL_ERROR);
         }
         frame::number(payload)?;

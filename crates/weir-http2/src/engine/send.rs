@@ -112,15 +112,20 @@ impl Engine {
         if !fits {
             return Ok(false);
         }
-        stream.send_window -= length as i64;
-        self.send_window -= length as i64;
         let Engine { output, encoder, .. } = self;
+        let before = output.len();
         let head = begin(output, kind::HEADERS, flag::END_HEADERS, key.id);
         encoder.status(output, 200);
         encoder.content_type_grpc(output);
         finish(output, head);
         let data = begin(output, kind::DATA, 0, key.id);
-        write(output);
+        // If it panics, nothing of the response is sent, and other calls go on.
+        let mut unfinished = Unfinished { output, before: Some(before) };
+        write(unfinished.output);
+        unfinished.before = None;
+        drop(unfinished);
+        stream.send_window -= length as i64;
+        self.send_window -= length as i64;
         debug_assert_eq!(output.len() - data, length, "the length of the message");
         finish(output, data);
         let trailers = begin(output, kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, key.id);
@@ -185,6 +190,20 @@ impl Engine {
             }
         }
         self.wake_task();
+    }
+}
+
+/// Output that is cut to its length of before when it is dropped, unless that is taken.
+struct Unfinished<'o> {
+    output: &'o mut Vec<u8>,
+    before: Option<usize>,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            self.output.truncate(before);
+        }
     }
 }
 

@@ -65,12 +65,13 @@ impl<H> RepeatedRequest<H> {
 }
 
 impl<H: RequestHead> Receiver<H> {
+    /// Receives HEADERS. Returns false if it costs a control frame, as [`complete_block`](Self::complete_block).
     pub(super) fn headers(
         &mut self,
         header: FrameHeader,
         payload: &[u8],
         engine: &mut Engine,
-    ) -> Result<(), Reason> {
+    ) -> Result<bool, Reason> {
         let FrameHeader { stream, .. } = header;
         if stream.is_multiple_of(2) {
             return Err(Reason::PROTOCOL_ERROR);
@@ -89,15 +90,16 @@ impl<H: RequestHead> Receiver<H> {
         }
         let (bytes, continuations) = (fragment.to_vec(), 0);
         self.block = Some(HeaderBlock { stream, ends, depends_on_itself, bytes, continuations });
-        Ok(())
+        Ok(true)
     }
 
+    /// Receives CONTINUATION. Returns false as [`headers`](Self::headers).
     pub(super) fn continuation(
         &mut self,
         header: FrameHeader,
         payload: &[u8],
         engine: &mut Engine,
-    ) -> Result<(), Reason> {
+    ) -> Result<bool, Reason> {
         let max = BLOCK_FACTOR * self.limits.max_header_bytes as usize + BLOCK_BYTES;
         let Some(block) = &mut self.block else { return Err(Reason::PROTOCOL_ERROR) };
         if header.stream != block.stream {
@@ -111,14 +113,15 @@ impl<H: RequestHead> Receiver<H> {
         }
         block.bytes.extend_from_slice(payload);
         if !header.has(flag::END_HEADERS) {
-            return Ok(());
+            return Ok(true);
         }
-        let Some(block) = self.block.take() else { return Ok(()) };
+        let Some(block) = self.block.take() else { return Ok(true) };
         let HeaderBlock { stream, ends, depends_on_itself, bytes, .. } = block;
         self.complete_block(stream, ends, depends_on_itself, &bytes, engine)
     }
 
-    /// Decodes a complete header block, and applies it.
+    /// Decodes a complete header block, and applies it. Returns false if it costs a control frame: a block
+    /// that is ignored carries no call.
     fn complete_block(
         &mut self,
         stream: u32,
@@ -126,7 +129,7 @@ impl<H: RequestHead> Receiver<H> {
         depends_on_itself: bool,
         block: &[u8],
         engine: &mut Engine,
-    ) -> Result<(), Reason> {
+    ) -> Result<bool, Reason> {
         let target = engine.target(stream)?;
         let version = self.decoder.version();
         if target == BlockTarget::Request
@@ -137,7 +140,7 @@ impl<H: RequestHead> Receiver<H> {
         {
             let RepeatedRequest { head, content_length, .. } = &self.repeated;
             let (head, content_length) = (head.clone(), *content_length);
-            return self.request(stream, ends, head, content_length, engine);
+            return self.request(stream, ends, head, content_length, engine).map(|()| true);
         }
         let (mut head, mut check) = (self.empty.clone(), FieldCheck::default());
         let max = self.limits.max_header_bytes as usize;
@@ -149,14 +152,14 @@ impl<H: RequestHead> Receiver<H> {
         });
         decoded.map_err(|_| Reason::COMPRESSION_ERROR)?;
         match target {
-            BlockTarget::Ignored => Ok(()),
+            BlockTarget::Ignored => return Ok(false),
             BlockTarget::Trailers(key) => {
                 let is_valid = check.is_trailers() && !check.is_larger_than(max);
-                engine.receive_trailers(key, is_valid && !depends_on_itself, ends)
+                engine.receive_trailers(key, is_valid && !depends_on_itself, ends)?;
             }
             BlockTarget::Request if check.is_larger_than(max) => engine.refuse_fields(stream, ends),
             BlockTarget::Request if depends_on_itself || !check.is_request() => {
-                engine.fail(stream, Reason::PROTOCOL_ERROR)
+                engine.fail(stream, Reason::PROTOCOL_ERROR)?;
             }
             BlockTarget::Request => {
                 let content_length = check.content_length();
@@ -167,9 +170,10 @@ impl<H: RequestHead> Receiver<H> {
                     (repeated.version, repeated.content_length) = (version, content_length);
                     repeated.head = head.clone();
                 }
-                self.request(stream, ends, head, content_length, engine)
+                self.request(stream, ends, head, content_length, engine)?;
             }
         }
+        Ok(true)
     }
 
     /// Opens the stream of a valid request.
@@ -185,6 +189,7 @@ impl<H: RequestHead> Receiver<H> {
             return engine.fail(stream, Reason::PROTOCOL_ERROR);
         }
         if let Some(key) = engine.open(stream, content_length, ends)? {
+            self.budget.add_call();
             self.arrived.push_back((key, head));
         }
         Ok(())

@@ -29,8 +29,9 @@ pub struct Call<H> {
 
 /// A connection whose client speaks HTTP/2 over `S`, such as a socket or a TLS session.
 ///
-/// Nothing is read while output waits for the client. So the output is bounded by the responses to
-/// one read, and those of the calls that were open when the client stopped reading.
+/// Nothing is read while output waits for the client, and no call begins while the output has
+/// [`Limits::output_bytes`]. So the output is bounded by that, one response, and those of the calls that were
+/// open when the client stopped reading.
 #[derive(Debug)]
 pub struct Connection<S, H: RequestHead> {
     socket: S,
@@ -74,7 +75,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: RequestHead> Connection<S, H> {
     pub fn poll_calls(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, Error>> {
         loop {
             if self.receiver.has_arrived() && self.closing.is_none() {
-                return Poll::Ready(Ok(true));
+                if self.engine.lock().has_output_room() {
+                    return Poll::Ready(Ok(true));
+                }
+                if let Err(error) = ready!(self.poll_write(context)) {
+                    return Poll::Ready(Err(error));
+                }
+                continue;
             }
             match ready!(self.poll_progress(context)) {
                 Ok(true) => {}
@@ -88,11 +95,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: RequestHead> Connection<S, H> {
         self.receiver.arrived()
     }
 
-    /// The next call that has arrived.
+    /// The next call that has arrived. `None` also while the output is too large: then
+    /// [`poll_calls`](Self::poll_calls) writes it, and returns true again.
     pub fn next_call(&mut self) -> Option<Call<H>> {
         loop {
-            let (key, head) = self.receiver.next_arrived()?;
             let mut engine = self.engine.lock();
+            if !engine.has_output_room() {
+                return None;
+            }
+            let (key, head) = self.receiver.next_arrived()?;
             let accepted = engine.accept(key);
             if !self.receiver.record(accepted.is_none()) {
                 engine.abort(Reason::ENHANCE_YOUR_CALM);
@@ -150,6 +161,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin, H: RequestHead> Connection<S, H> {
     /// The stream whose header block is incomplete, if that has more than one frame.
     pub fn incomplete_headers(&self) -> Option<u32> {
         self.receiver.incomplete_block()
+    }
+
+    /// Writes all output.
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        let mut engine = self.engine.lock();
+        engine.stop_waking();
+        let written = write_output(&mut self.socket, &mut engine, &mut self.must_flush, context);
+        match &written {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => engine.end(error.clone()),
+            Poll::Pending => engine.wake_on_output(context),
+        }
+        written
     }
 
     /// Writes all output, and then reads once. Returns false when the connection has ended in order.

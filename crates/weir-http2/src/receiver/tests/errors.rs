@@ -61,6 +61,11 @@ fn errors_of_the_connection_have_their_reason() {
         ("a short PRIORITY", frame(kind::PRIORITY, 0, 1, &[0; 4]), size),
         ("RST_STREAM of the connection", frame(RST_STREAM, 0, 0, &[0; 4]), protocol),
         ("RST_STREAM of an idle stream", frame(RST_STREAM, 0, 1, &[0; 4]), protocol),
+        (
+            "RST_STREAM of a server's stream",
+            [request(5, END_STREAM), frame(RST_STREAM, 0, 2, &[0; 4])].concat(),
+            protocol,
+        ),
         ("a short RST_STREAM", [whole(), frame(RST_STREAM, 0, 1, &[0; 3])].concat(), size),
         ("SETTINGS of a stream", frame(SETTINGS, 0, 1, &[]), protocol),
         ("SETTINGS with half a setting", frame(SETTINGS, 0, 0, &[0; 3]), size),
@@ -240,6 +245,34 @@ fn too_large_headers_are_refused() {
     assert_eq!(wire.accept().unwrap().1.0.len(), 5);
 }
 
+/// All users of a proxy share its connection.
+#[test]
+fn too_large_headers_do_not_end_the_connection() {
+    let limits = Limits { max_header_bytes: 10, max_error_resets: 7, ..Limits::default() };
+    let mut wire = Wire::open(limits);
+    for index in 0..1000 {
+        wire.send(&request(2 * index + 1, flag::END_STREAM)).unwrap();
+        assert_eq!(wire.kinds(), [(kind::HEADERS, 2 * index + 1)]);
+    }
+}
+
+#[test]
+fn a_panic_leaves_no_part_of_a_response() {
+    let mut wire = Wire::open(Limits::default());
+    wire.send(&request(1, flag::END_STREAM)).unwrap();
+    let (key, ..) = wire.accept().unwrap();
+    let panics = std::panic::AssertUnwindSafe(|| {
+        wire.engine.send_message(key, 5, |out| {
+            out.push(0);
+            panic!("in the message");
+        })
+    });
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert_eq!(wire.sent(), []);
+    assert!(wire.engine.send_message(key, 5, |out| out.extend([0; 5])).unwrap());
+    assert_eq!(wire.kinds(), [(kind::HEADERS, 1), (kind::DATA, 1), (kind::HEADERS, 1)]);
+}
+
 #[test]
 fn floods_end_the_connection() {
     use kind::*;
@@ -251,7 +284,7 @@ fn floods_end_the_connection() {
         ..Limits::default()
     };
     type Flood = (&'static str, fn(u32) -> Vec<u8>, u32);
-    let table: [Flood; 8] = [
+    let table: [Flood; 9] = [
         ("pings", |_| frame(PING, 0, 0, &[0; 8]), 10),
         ("unknown frames", |_| frame(99, 0, 0, &[]), 10),
         (
@@ -268,6 +301,11 @@ fn floods_end_the_connection() {
         ),
         ("malformed requests", |index| frame(HEADERS, END, 2 * index + 1, &[]), 7),
         ("streams over the limit", |index| request(2 * index + 1, 0), 10),
+        (
+            "HEADERS of a stream that was reset",
+            |index| if index == 0 { frame(HEADERS, END, 1, &[]) } else { request(1, 0) },
+            10,
+        ),
         (
             "DATA of closed streams",
             |index| {
