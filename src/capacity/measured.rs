@@ -1,6 +1,6 @@
 //! Measured costs, each with its source. They are those of one machine.
 //!
-//! `make docs` writes the values that docs/design/performance/figures.csv has, by
+//! `make docs` writes the values that docs/design/performance/capacity.csv has, by
 //! `tests/published_costs.rs`. docs/operate/scaling.md says which costs no page states yet.
 
 use super::cores::CostByRate;

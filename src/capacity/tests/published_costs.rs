@@ -1,4 +1,4 @@
-//! The costs of the model that docs/design/performance/figures.csv has, and their constants.
+//! The costs of the model that docs/design/performance/capacity.csv has, and their constants.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub(super) const BATCHES: [&str; 5] = [
     "100 000 counters, Zipf 1.0",
 ];
 
-const FIGURES: &str = include_str!("../../../docs/design/performance/figures.csv");
+const FIGURES: &str = include_str!("../../../docs/design/performance/capacity.csv");
 
 /// The median of a row of the figures.
 pub(super) fn figure(name: &str) -> f64 {
@@ -124,7 +124,7 @@ fn measured_costs_match_their_sources() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/capacity/measured.rs");
     let code = std::fs::read_to_string(&path).expect("src/capacity/measured.rs");
     let mut generated = code.clone();
-    let constants = constants(FIGURES).unwrap_or_else(|problem| panic!("figures.csv: {problem}"));
+    let constants = constants(FIGURES).unwrap_or_else(|problem| panic!("capacity.csv: {problem}"));
     for (name, value) in constants {
         generated = with_value(&generated, name, &value);
     }
@@ -132,7 +132,7 @@ fn measured_costs_match_their_sources() {
         std::fs::write(&path, &generated).expect("src/ is writable");
     }
     let found = std::fs::read_to_string(&path).expect("src/capacity/measured.rs");
-    assert!(found == generated, "measured.rs differs from figures.csv; run `make docs`");
+    assert!(found == generated, "measured.rs differs from capacity.csv; run `make docs`");
 }
 
 /// The published figures with another value of one.

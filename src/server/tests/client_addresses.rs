@@ -81,7 +81,8 @@ async fn buffers_are_left_for_other_addresses(fast_path: bool) {
         assert!(flood.len() < 64, "the flood fills the part");
         let before = buffers.get();
         let mut raw = Raw::connect_from(FLOOD, server.addresses.grpc).await;
-        assert!(raw.send(&incomplete_headers(2)).await);
+        // It may be evicted before it has sent all.
+        raw.send(&incomplete_headers(2)).await;
         flood.push(raw);
         let is_counted =
             || buffers.get() >= before + (32 << 10) || metrics.memory_evicted.get() > 0;

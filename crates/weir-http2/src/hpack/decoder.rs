@@ -1,7 +1,5 @@
 //! Decodes header blocks (RFC 7541, sections 3 and 6).
 
-use std::sync::Arc;
-
 use super::dynamic_table::{DynamicTable, LiteralName};
 use super::{FieldKind, NameKind, huffman, integer, static_table};
 
@@ -71,7 +69,7 @@ impl Decoder {
                     let (name_kind, name) = read_name(&mut input, 6, table, name)?;
                     let value = read_value(&mut input, decoded)?;
                     let kind = name_kind.with_value(value);
-                    visit(kind, name.bytes(), value);
+                    visit(kind, table.bytes(name), value);
                     table.insert((kind, name_kind), name, value);
                     *version += 1;
                 }
@@ -87,7 +85,7 @@ impl Decoder {
                 _ => {
                     let (name_kind, name) = read_name(&mut input, 4, table, name)?;
                     let value = read_value(&mut input, decoded)?;
-                    visit(name_kind.with_value(value), name.bytes(), value);
+                    visit(name_kind.with_value(value), table.bytes(name), value);
                 }
             }
             has_fields = true;
@@ -114,8 +112,7 @@ fn read_name<'n, 'i: 'n>(
 ) -> Option<(NameKind, LiteralName<'n>)> {
     let index = integer::read(input, bits)?;
     if let Some(index) = index.checked_sub(static_table::ENTRIES + 1) {
-        let (kind, name) = table.name(index)?;
-        return Some((kind, LiteralName::Stored(Arc::clone(name))));
+        return Some((table.name_kind(index)?, LiteralName::Stored(index)));
     }
     let name = if index > 0 {
         static_table::get(index)?.1

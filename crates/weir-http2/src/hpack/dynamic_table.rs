@@ -1,10 +1,8 @@
 //! The dynamic table of a decoder (RFC 7541, sections 2.3.2 and 4).
 //!
-//! The entries own their texts, so no read buffer stays in memory because of them. An entry whose name was
-//! that of another one shares it, so a field of two bytes never copies a long name.
+//! The entries own their texts, so no read buffer stays in memory because of them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use super::{FieldKind, NameKind};
 
@@ -15,9 +13,6 @@ pub(super) const SIZE_MAX: usize = 4096;
 /// What an entry counts in addition to its texts (RFC 7541, section 4.1).
 pub(super) const ENTRY_BYTES: usize = 32;
 
-/// Bytes of the counters in front of a shared name.
-const NAME_BYTES: usize = 2 * size_of::<usize>();
-
 /// The most entries, each without text.
 #[cfg(test)]
 const ENTRIES_MAX: usize = SIZE_MAX / ENTRY_BYTES;
@@ -26,39 +21,24 @@ const ENTRIES_MAX: usize = SIZE_MAX / ENTRY_BYTES;
 struct TableEntry {
     kind: FieldKind,
     name_kind: NameKind,
-    name: Arc<[u8]>,
-    value: Box<[u8]>,
+    name_bytes: u16,
+    /// The name and the value.
+    text: Box<[u8]>,
 }
 
 impl TableEntry {
-    /// What the entry counts (RFC 7541, section 4.1).
-    fn size(&self) -> usize {
-        self.name.len() + self.value.len() + ENTRY_BYTES
+    fn name(&self) -> &[u8] {
+        &self.text[..usize::from(self.name_bytes)]
     }
 }
 
 /// The name of a literal.
+#[derive(Clone, Copy)]
 pub(super) enum LiteralName<'n> {
     /// A part of the input, of the buffer of decoded names, or of the static table.
     Bytes(&'n [u8]),
-    /// That of an entry of the dynamic table.
-    Stored(Arc<[u8]>),
-}
-
-impl LiteralName<'_> {
-    pub(super) fn bytes(&self) -> &[u8] {
-        match self {
-            LiteralName::Bytes(bytes) => bytes,
-            LiteralName::Stored(name) => name,
-        }
-    }
-
-    fn into_shared(self) -> Arc<[u8]> {
-        match self {
-            LiteralName::Bytes(bytes) => bytes.into(),
-            LiteralName::Stored(name) => name,
-        }
-    }
+    /// That of the entry with this index, which counts from 0.
+    Stored(usize),
 }
 
 /// Fields that the client has stored. The newest is first.
@@ -77,13 +57,21 @@ impl DynamicTable {
     /// The entry with `index`, which counts from 0.
     pub(super) fn get(&self, index: usize) -> Option<(FieldKind, &[u8], &[u8])> {
         let entry = self.entries.get(index)?;
-        Some((entry.kind, &entry.name, &entry.value))
+        let (name, value) = entry.text.split_at(usize::from(entry.name_bytes));
+        Some((entry.kind, name, value))
     }
 
-    /// The name of the entry with `index`, which counts from 0.
-    pub(super) fn name(&self, index: usize) -> Option<(NameKind, &Arc<[u8]>)> {
-        let entry = self.entries.get(index)?;
-        Some((entry.name_kind, &entry.name))
+    /// The kind of the name of the entry with `index`, which counts from 0.
+    pub(super) fn name_kind(&self, index: usize) -> Option<NameKind> {
+        Some(self.entries.get(index)?.name_kind)
+    }
+
+    /// The bytes of `name`.
+    pub(super) fn bytes<'n>(&'n self, name: LiteralName<'n>) -> &'n [u8] {
+        match name {
+            LiteralName::Bytes(bytes) => bytes,
+            LiteralName::Stored(index) => self.entries.get(index).map_or(&[], TableEntry::name),
+        }
     }
 
     /// Stores a field. Older entries are dropped, and so is the field if it is too large.
@@ -93,12 +81,15 @@ impl DynamicTable {
         name: LiteralName<'_>,
         value: &[u8],
     ) {
-        let bytes = name.bytes().len() + value.len() + ENTRY_BYTES;
+        let name = self.bytes(name);
+        let (name_bytes, bytes) = (name.len() as u16, name.len() + value.len() + ENTRY_BYTES);
+        // The name may be that of an entry that is dropped, so the text is copied first.
         let fits = bytes <= self.size_max;
+        let text = if fits { [name, value].concat() } else { Vec::new() };
         self.shrink(self.size_max.saturating_sub(bytes));
         if fits {
-            let (name, value) = (name.into_shared(), value.into());
-            self.entries.push_front(TableEntry { kind, name_kind, name, value });
+            let text = text.into();
+            self.entries.push_front(TableEntry { kind, name_kind, name_bytes, text });
             self.size += bytes;
         }
     }
@@ -116,21 +107,20 @@ impl DynamicTable {
     fn shrink(&mut self, size: usize) {
         while self.size > size {
             let Some(dropped) = self.entries.pop_back() else { return };
-            self.size -= dropped.size();
+            self.size -= dropped.text.len() + ENTRY_BYTES;
         }
     }
 
-    /// The most bytes in memory, without what the allocator adds: some entries may share names.
+    /// Bytes in memory, without what the allocator adds.
     pub(super) fn memory(&self) -> usize {
         let texts = self.size - self.entries.len() * ENTRY_BYTES;
-        self.entries.capacity() * size_of::<TableEntry>() + self.entries.len() * NAME_BYTES + texts
+        self.entries.capacity() * size_of::<TableEntry>() + texts
     }
 }
 
 /// The most bytes that the table takes in memory.
 #[cfg(test)]
-pub(super) const MEMORY_MAX: usize =
-    SIZE_MAX + ENTRIES_MAX * (size_of::<TableEntry>() + NAME_BYTES);
+pub(super) const MEMORY_MAX: usize = SIZE_MAX + ENTRIES_MAX * size_of::<TableEntry>();
 
 #[cfg(test)]
 mod tests {

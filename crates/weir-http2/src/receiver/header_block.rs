@@ -15,6 +15,9 @@ const BLOCK_BYTES: usize = PAYLOAD_MAX;
 /// size needs.
 const CONTINUATIONS: usize = 4;
 
+/// Headers that are this much larger than `max_header_bytes` end the connection.
+const LIST_FACTOR: usize = 4;
+
 /// Bytes of the priority in a HEADERS frame, and of a PRIORITY frame (RFC 9113, section 6.3).
 const PRIORITY_BYTES: usize = 5;
 
@@ -151,6 +154,10 @@ impl<H: RequestHead> Receiver<H> {
             }
         });
         decoded.map_err(|_| Reason::COMPRESSION_ERROR)?;
+        // Two bytes may stand for a field of four thousand.
+        if check.is_larger_than(LIST_FACTOR * max) {
+            return Err(Reason::ENHANCE_YOUR_CALM);
+        }
         match target {
             BlockTarget::Ignored => return Ok(false),
             BlockTarget::Trailers(key) => {

@@ -248,7 +248,7 @@ fn too_large_headers_are_refused() {
 /// All users of a proxy share its connection.
 #[test]
 fn too_large_headers_do_not_end_the_connection() {
-    let limits = Limits { max_header_bytes: 10, max_error_resets: 7, ..Limits::default() };
+    let limits = Limits { max_header_bytes: 50, max_error_resets: 7, ..Limits::default() };
     let mut wire = Wire::open(limits);
     for index in 0..1000 {
         wire.send(&request(2 * index + 1, flag::END_STREAM)).unwrap();
