@@ -23,6 +23,7 @@ mod gzip;
 mod headers;
 mod health_command;
 mod hostile;
+mod image_size;
 mod json;
 mod json_output;
 mod leases;
