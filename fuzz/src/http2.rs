@@ -19,6 +19,8 @@ const MEMORY_MAX: usize = 2 * WINDOW as usize + 16 * 1024 + 64 * 1024;
 
 const WINDOW: u32 = 70_000;
 
+const HEADER_BYTES: u32 = 2048;
+
 /// The most bytes that are sent for a byte that was received, and in addition. A request of 10 bytes gets
 /// a response of 70.
 const SENT_PER_BYTE: usize = 8;
@@ -49,13 +51,13 @@ fn serve(bytes: &[u8], read_max: usize, responds: bool) -> Served {
     let limits = Limits {
         window: WINDOW,
         max_concurrent_streams: 8,
-        max_header_bytes: 2048,
+        max_header_bytes: HEADER_BYTES,
         // More than an input has: time refills the budget, so the result would depend on it.
         max_control_frames: 10_000,
         max_pending_resets: 1000,
         ..Limits::default()
     };
-    let mut connection = Connection::new(socket, limits, Fields);
+    let mut connection = Connection::new(socket, limits, Fields::default());
     let mut context = Context::from_waker(Waker::noop());
     let (mut calls, mut open) = (0, Vec::<Call<Fields>>::new());
     let error = loop {
@@ -101,15 +103,21 @@ fn is_over(call: &mut Call<Fields>, context: &mut Context<'_>) -> bool {
     sent.unwrap_or(true)
 }
 
-/// The fields of a request, which must be valid.
-#[derive(Clone, Debug)]
-struct Fields;
+/// The values of a request, whose fields must be valid, and together at most [`HEADER_BYTES`].
+#[derive(Clone, Debug, Default)]
+struct Fields(Vec<u8>);
 
 impl RequestHead for Fields {
     fn field(&mut self, name: &[u8], value: &[u8]) {
         assert!(!name.is_empty());
         assert!(!name.iter().any(|byte| byte.is_ascii_uppercase() || byte.is_ascii_control()));
         assert!(!value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t'));
+        self.0.extend_from_slice(value);
+        assert!(self.0.len() <= HEADER_BYTES as usize);
+    }
+
+    fn memory(&self) -> usize {
+        self.0.len()
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Receiver<H> {
     empty: H,
     /// Calls that the application has not accepted.
     arrived: VecDeque<(StreamKey, H)>,
+    /// What their heads hold elsewhere in memory.
+    arrived_heads: usize,
     limits: Limits,
 }
 
@@ -63,6 +65,7 @@ impl<H: RequestHead> Receiver<H> {
             repeated,
             empty,
             arrived: VecDeque::new(),
+            arrived_heads: 0,
             limits,
         }
     }
@@ -90,6 +93,7 @@ impl<H: RequestHead> Receiver<H> {
     /// The next call to accept.
     pub(crate) fn next_arrived(&mut self) -> Option<(StreamKey, H)> {
         let arrived = self.arrived.pop_front();
+        self.arrived_heads -= arrived.as_ref().map_or(0, |(_, head)| head.memory());
         if self.arrived.is_empty() && self.arrived.capacity() > ARRIVED_KEPT {
             self.arrived = VecDeque::with_capacity(ARRIVED_KEPT);
         }
@@ -110,6 +114,13 @@ impl<H: RequestHead> Receiver<H> {
             + self.block.as_ref().map_or(0, HeaderBlock::memory)
             + self.repeated.memory()
             + self.arrived.capacity() * size_of::<(StreamKey, H)>()
+            + self.arrived_heads
+    }
+
+    /// Adds a call that the application accepts later.
+    fn arrive(&mut self, key: StreamKey, head: H) {
+        self.arrived_heads += head.memory();
+        self.arrived.push_back((key, head));
     }
 
     /// Receives `bytes`, which may begin and end anywhere. An error ends the connection. `now` is read

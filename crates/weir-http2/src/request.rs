@@ -9,6 +9,9 @@ pub trait RequestHead: Clone {
     /// one of `:method`, `:scheme`, `:authority` and `:path` begins with a colon. `value` may have any
     /// bytes except control characters.
     fn field(&mut self, name: &[u8], value: &[u8]);
+
+    /// The bytes that the head holds elsewhere in memory, in addition to its own size.
+    fn memory(&self) -> usize;
 }
 
 /// What a list of fields counts for each, in addition to its texts (RFC 9113, section 6.5.2).
@@ -33,9 +36,14 @@ pub(crate) struct FieldCheck {
 }
 
 impl FieldCheck {
-    /// Checks the next field. Returns whether the list is valid so far and has at most `max` bytes.
+    /// Checks the next field. Returns whether the list is valid so far and has at most `max` bytes. The fields of
+    /// a larger list are only counted.
     pub(crate) fn check(&mut self, kind: FieldKind, name: &[u8], value: &[u8], max: usize) -> bool {
         self.bytes += name.len() + value.len() + FIELD_BYTES;
+        // A list that is too large is refused, so the rest of it is not looked at.
+        if self.bytes > max {
+            return false;
+        }
         match kind {
             FieldKind::Plain => self.has_regular = true,
             FieldKind::Method => self.pseudo(METHOD),
@@ -55,7 +63,7 @@ impl FieldCheck {
             }
             FieldKind::Malformed => self.is_malformed = true,
         }
-        !self.is_malformed && self.bytes <= max
+        !self.is_malformed
     }
 
     fn pseudo(&mut self, field: u8) {
@@ -86,9 +94,13 @@ impl FieldCheck {
     }
 }
 
+/// The most digits of a `content-length`: those of the largest number. A longer value with zeros in front is
+/// malformed too, because two bytes of a header block may stand for a value of four thousand.
+const DIGITS_MAX: usize = 20;
+
 /// The number that `text` has as digits alone.
 fn decimal(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
+    if text.len() > DIGITS_MAX || !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
     std::str::from_utf8(text).ok()?.parse().ok()
@@ -131,6 +143,9 @@ mod tests {
             (&[POST, HTTP, SLASH, ("content-length", "1"), ("content-length", "1")], true),
             (&[POST, HTTP, SLASH, ("content-length", "1"), ("content-length", "2")], false),
             (&[POST, HTTP, SLASH, ("content-length", "-1")], false),
+            (&[POST, HTTP, SLASH, ("content-length", "")], false),
+            (&[POST, HTTP, SLASH, ("content-length", "00000000000000000001")], true),
+            (&[POST, HTTP, SLASH, ("content-length", "000000000000000000001")], false),
             (&[POST, HTTP, SLASH, ("content-length", "99999999999999999999")], false),
             (&[], false),
         ];

@@ -32,6 +32,10 @@ impl RequestHead for Head {
             self.fields.push(line(name, value));
         }
     }
+
+    fn memory(&self) -> usize {
+        self.path.len() + self.fields.iter().map(String::len).sum::<usize>()
+    }
 }
 
 fn line(name: &[u8], value: &[u8]) -> String {

@@ -32,6 +32,17 @@ pub(super) struct RareHeaders {
     pub(super) instance: Option<Box<str>>,
 }
 
+impl RareHeaders {
+    /// Bytes in memory.
+    pub(super) fn memory(&self) -> usize {
+        let headers = [&self.encoding, &self.accepted].into_iter().flatten();
+        let texts = [&self.trace_parent, &self.trace_state, &self.instance].into_iter().flatten();
+        size_of::<RareHeaders>()
+            + headers.map(HeaderValue::len).sum::<usize>()
+            + texts.map(|text| text.len()).sum::<usize>()
+    }
+}
+
 impl CallHead {
     /// The head without what is not needed: the accepted encodings of a call that is not compressed.
     pub(super) fn finished(mut self) -> CallHead {

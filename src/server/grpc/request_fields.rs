@@ -103,6 +103,14 @@ impl RequestHead for RequestFields {
             _ => {}
         }
     }
+
+    fn memory(&self) -> usize {
+        let path = match &self.path {
+            Some(KnownPath::Unknown(path)) => path.len(),
+            _ => 0,
+        };
+        path + self.head.rare.as_ref().map_or(0, |rare| rare.memory())
+    }
 }
 
 impl RequestFields {
@@ -191,6 +199,21 @@ mod tests {
         }
         let twice = fields(&[("x-weir-instance", "a"), ("x-weir-instance", "b")]);
         assert_eq!(twice.into_head().into_instance().as_deref(), Some("a"));
+    }
+
+    #[test]
+    fn a_head_has_memory() {
+        let text = "x".repeat(1000);
+        let all = ["grpc-encoding", "grpc-accept-encoding", "traceparent", "tracestate"];
+        let mut traced = RequestFields::new(true);
+        assert_eq!(traced.memory(), 0);
+        for name in all {
+            traced.field(name.as_bytes(), text.as_bytes());
+        }
+        traced.field(b":path", text.as_bytes());
+        traced.field(b"x-weir-instance", b"edge");
+        assert_eq!(traced.memory(), size_of::<RareHeaders>() + 4 * 1000 + PATH_SHOWN + 4);
+        assert_eq!(fields(&[(":path", PATH), ("grpc-timeout", "1S")]).memory(), 0);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use super::dynamic_table::{DynamicTable, LiteralName};
 use super::{FieldKind, NameKind, huffman, integer, static_table};
 
-/// A block that breaks the rules of HPACK. The connection cannot continue, because its table is
-/// unknown (RFC 9113, section 4.3).
+/// A block that breaks the rules of HPACK, or that the visitor gave up. The connection cannot continue,
+/// because its table is unknown (RFC 9113, section 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CompressionError;
 
@@ -37,11 +37,12 @@ impl Decoder {
         self.table.memory() + self.name.capacity() + self.value.capacity()
     }
 
-    /// Decodes `block`, and calls `visit` with the kind, the name and the value of each field.
+    /// Decodes `block`, and calls `visit` with the kind, the name and the value of each field. `visit` returns
+    /// whether to go on: two bytes of a block may stand for a field of four thousand.
     pub(crate) fn decode(
         &mut self,
         block: &[u8],
-        visit: impl FnMut(FieldKind, &[u8], &[u8]),
+        visit: impl FnMut(FieldKind, &[u8], &[u8]) -> bool,
     ) -> Result<(), CompressionError> {
         let decoded = self.decode_fields(block, visit).ok_or(CompressionError);
         for buffer in [&mut self.name, &mut self.value] {
@@ -54,7 +55,7 @@ impl Decoder {
     fn decode_fields(
         &mut self,
         mut input: &[u8],
-        mut visit: impl FnMut(FieldKind, &[u8], &[u8]),
+        mut visit: impl FnMut(FieldKind, &[u8], &[u8]) -> bool,
     ) -> Option<()> {
         let Decoder { table, version, name, value: decoded } = self;
         let mut has_fields = false;
@@ -63,13 +64,13 @@ impl Decoder {
                 0x80.. => {
                     let index = integer::read(&mut input, 7)?;
                     let (kind, name, value) = field(table, index)?;
-                    visit(kind, name, value);
+                    visit(kind, name, value).then_some(())?;
                 }
                 0x40.. => {
                     let (name_kind, name) = read_name(&mut input, 6, table, name)?;
                     let value = read_value(&mut input, decoded)?;
                     let kind = name_kind.with_value(value);
-                    visit(kind, table.bytes(name), value);
+                    visit(kind, table.bytes(name), value).then_some(())?;
                     table.insert((kind, name_kind), name, value);
                     *version += 1;
                 }
@@ -85,7 +86,8 @@ impl Decoder {
                 _ => {
                     let (name_kind, name) = read_name(&mut input, 4, table, name)?;
                     let value = read_value(&mut input, decoded)?;
-                    visit(name_kind.with_value(value), table.bytes(name), value);
+                    let kind = name_kind.with_value(value);
+                    visit(kind, table.bytes(name), value).then_some(())?;
                 }
             }
             has_fields = true;

@@ -127,6 +127,7 @@ mod tests {
         let mut text = String::new();
         let visit = |_, name: &[u8], value: &[u8]| {
             text += &format!("{}={} ", name.escape_ascii(), value.escape_ascii());
+            true
         };
         decoder.decode(block, visit).unwrap();
         text

@@ -55,7 +55,7 @@ impl HeaderBlock {
     }
 }
 
-impl<H> RepeatedRequest<H> {
+impl<H: RequestHead> RepeatedRequest<H> {
     /// No request. `head` is not used.
     pub(super) fn new(head: H) -> RepeatedRequest<H> {
         RepeatedRequest { block: Vec::new(), version: 0, head, content_length: None }
@@ -63,7 +63,7 @@ impl<H> RepeatedRequest<H> {
 
     /// Bytes in memory.
     pub(super) fn memory(&self) -> usize {
-        self.block.capacity()
+        self.block.capacity() + self.head.memory()
     }
 }
 
@@ -152,12 +152,12 @@ impl<H: RequestHead> Receiver<H> {
             if check.check(kind, name, value, max) && is_request {
                 head.field(name, value);
             }
+            !check.is_larger_than(LIST_FACTOR * max)
         });
-        decoded.map_err(|_| Reason::COMPRESSION_ERROR)?;
-        // Two bytes may stand for a field of four thousand.
         if check.is_larger_than(LIST_FACTOR * max) {
             return Err(Reason::ENHANCE_YOUR_CALM);
         }
+        decoded.map_err(|_| Reason::COMPRESSION_ERROR)?;
         match target {
             BlockTarget::Ignored => return Ok(false),
             BlockTarget::Trailers(key) => {
@@ -197,7 +197,7 @@ impl<H: RequestHead> Receiver<H> {
         }
         if let Some(key) = engine.open(stream, content_length, ends)? {
             self.budget.add_call();
-            self.arrived.push_back((key, head));
+            self.arrive(key, head);
         }
         Ok(())
     }

@@ -17,6 +17,10 @@ impl RequestHead for Fields {
     fn field(&mut self, name: &[u8], value: &[u8]) {
         self.0.push(format!("{}={}", name.escape_ascii(), value.escape_ascii()));
     }
+
+    fn memory(&self) -> usize {
+        self.0.iter().map(String::len).sum()
+    }
 }
 
 /// A frame that was sent: its kind, flags, stream and payload.
@@ -214,7 +218,30 @@ fn a_large_header_block_is_continued() {
     assert_eq!((shape[2].0, shape[2].1, shape.len()), (kind::CONTINUATION, flag::END_HEADERS, 3));
     let block: Vec<u8> = sent.into_iter().flat_map(|frame| frame.3).collect();
     let mut values = Vec::new();
-    let visit = |_, _: &[u8], value: &[u8]| values.push(value.len());
+    let visit = |_, _: &[u8], value: &[u8]| {
+        values.push(value.len());
+        true
+    };
     Decoder::new().decode(&block, visit).unwrap();
     assert_eq!(values, [3, 40_000]);
+}
+
+/// Calls wait while the client does not read responses, and keep what they hold.
+#[test]
+fn calls_that_wait_have_memory() {
+    const VALUE: usize = 3000;
+    let mut wire = Wire::open(Limits::default());
+    // `x` is stored, with its value. Each block of four bytes has it.
+    let stored = [&[0x40, 1, b'x', 0x7f], &[0xb9, 0x16][..], &[b'v'; VALUE]].concat();
+    wire.send(&frame(kind::HEADERS, END, 1, &[&REQUEST[..], &stored].concat())).unwrap();
+    wire.accept().unwrap();
+    let before = wire.memory();
+    for stream in 1..=20 {
+        let other = [&REQUEST[..], &[0xbe], &[0x0f, 0x2f, 1, b'0' + stream as u8 % 2]].concat();
+        wire.send(&frame(kind::HEADERS, END, 2 * stream + 1, &other)).unwrap();
+    }
+    assert!(wire.memory() >= before + 20 * VALUE, "{} of {before} bytes", wire.memory());
+    while wire.accept().is_some() {}
+    // The last head is kept, for a block that is repeated.
+    assert!(wire.memory() < before + 20_000, "{} of {before} bytes", wire.memory());
 }

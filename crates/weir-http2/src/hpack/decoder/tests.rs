@@ -10,7 +10,10 @@ type Fields = Vec<(String, String)>;
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Fields, CompressionError> {
     let mut fields = Vec::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    decoder.decode(block, |_, name, value| fields.push((text(name), text(value))))?;
+    decoder.decode(block, |_, name, value| {
+        fields.push((text(name), text(value)));
+        true
+    })?;
     Ok(fields)
 }
 
@@ -34,6 +37,22 @@ fn a_stored_name_has_its_kind() {
     assert!((0..3).all(|index| decoder.table.name_kind(index) == Some(NameKind::Plain)));
     decode(&mut decoder, &[&[0x40, 1], &b"X"[..], &[0]].concat()).unwrap();
     assert_eq!(decoder.table.name_kind(0), Some(NameKind::Malformed));
+}
+
+/// In each form of a field, which is not stored then.
+#[test]
+fn a_visitor_ends_a_block() {
+    for form in [0x82, 0x42, 0x02] {
+        let field = if form == 0x82 { vec![form] } else { vec![form, 1, b'x'] };
+        let (block, mut visited, mut decoder) = (field.repeat(9), 0, Decoder::new());
+        let decoded = decoder.decode(&block, |_, _, _| {
+            visited += 1;
+            visited < 3
+        });
+        assert_eq!((decoded, visited), (Err(CompressionError), 3), "{form:#x}");
+        let stored = u64::from(form == 0x42) * 2;
+        assert_eq!(decoder.version(), stored, "{form:#x}");
+    }
 }
 
 /// Appendix C.2: one field of each form.
