@@ -2,6 +2,8 @@
 //!
 //! An overloaded service has a queue, and its costs and latencies are those of the queue. So a ratio with
 //! them is withheld. If the references keep up, an overloaded subject misses its target.
+//!
+//! A ratio of differences is withheld too, if one of them is not above 0 in a round: it would be one of noise.
 
 /// The median latency over which a service on loopback is overloaded, in milliseconds.
 pub(crate) const P50_MS_MAX: f64 = 3.0;
@@ -33,6 +35,12 @@ pub(crate) enum Comparison {
         subjects: Vec<PacedService>,
         references: Vec<PacedService>,
     },
+    /// A ratio of differences, which were not above 0 in this many rounds of all. So the noise is as large as
+    /// what is measured.
+    Noise {
+        rounds: usize,
+        all: usize,
+    },
     NotMeasured,
 }
 
@@ -59,6 +67,14 @@ impl Comparison {
         }
     }
 
+    /// The same, unless the ratio is of differences that were not above 0 in some rounds of all.
+    pub(crate) fn of_differences(self, (rounds, all): (usize, usize)) -> Comparison {
+        match self {
+            Comparison::Measured(_) if rounds > 0 => Comparison::Noise { rounds, all },
+            other => other,
+        }
+    }
+
     /// The text of a cell: the ratio by `show`, or why there is none.
     pub(crate) fn cell(&self, show: impl Fn(f64) -> String) -> String {
         match self {
@@ -68,6 +84,7 @@ impl Comparison {
                 let names: Vec<&str> = services.map(|one| one.name.as_str()).collect();
                 format!("overloaded: {}", names.join("; "))
             }
+            Comparison::Noise { .. } => "withheld".to_owned(),
             Comparison::NotMeasured => "-".to_owned(),
         }
     }
@@ -85,6 +102,9 @@ impl Comparison {
                 };
                 let reasons: Vec<String> = subjects.iter().chain(references).map(reason).collect();
                 format!("{verdict}: {}", reasons.join("; "))
+            }
+            Comparison::Noise { rounds, all } => {
+                format!("not comparable: Envoy alone was as slow in {rounds} of {all} rounds")
             }
             Comparison::NotMeasured => "**not measured**".to_owned(),
         }

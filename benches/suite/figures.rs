@@ -69,6 +69,17 @@ impl Figures {
         (!ratios.is_empty()).then(|| median(&mut ratios))
     }
 
+    /// The number of rounds in which a figure of `names` is not above 0, and that of all rounds.
+    pub(crate) fn not_positive(&self, names: [&str; 2]) -> (usize, usize) {
+        let values = |name: &str| self.0.iter().find(|(known, _)| known == name);
+        let Some(((_, of), (_, by))) = values(names[0]).zip(values(names[1])) else {
+            return (0, 0);
+        };
+        let rounds = of.iter().zip(by);
+        let is_not = |(of, by): &(&f64, &f64)| **of <= 0.0 || **by <= 0.0;
+        (rounds.clone().filter(is_not).count(), rounds.count())
+    }
+
     /// Every value, as comma-separated values.
     pub(crate) fn csv(&self) -> String {
         let mut text = "figure,median,rounds\n".to_owned();

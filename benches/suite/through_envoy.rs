@@ -298,17 +298,20 @@ pub(crate) fn targets(figures: &Figures) -> Vec<(String, Comparison, f64)> {
     let mut targets = Vec::new();
     for rate in RATES {
         for name in [LEASED, SYNCED] {
-            for (what, measure) in
-                [("CPU s of both", "CPU of Envoy and weir"), ("added p50, us", "added p50")]
-            {
+            for (what, measure) in [
+                ("CPU s of both", "CPU of Envoy and weir"),
+                ("added p50, us", "added p50"),
+                ("added p99, us", "added p99"),
+            ] {
                 let [of, by] = [name, MEMORY].map(|name| figure(rate, what, name));
                 let ratio = figures.ratio(&of, &by);
                 if ratio.is_none() {
                     continue;
                 }
-                // What is added is the difference to Envoy alone.
+                // What is added is the difference to Envoy alone, and may be below 0.
                 let references = [MEMORY, ALONE].map(|name| paced(figures, rate, name));
-                let ratio = Comparison::new(ratio, [paced(figures, rate, name)], references);
+                let ratio = Comparison::new(ratio, [paced(figures, rate, name)], references)
+                    .of_differences(figures.not_positive([&of, &by]));
                 let row = format!("through Envoy, {rate} per second: {measure}, {name}");
                 targets.push((format!("{row}, of that from memory"), ratio, WITHIN));
             }
