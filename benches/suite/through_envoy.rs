@@ -297,6 +297,7 @@ pub(crate) fn targets(figures: &Figures) -> Vec<(String, Comparison, f64)> {
     const WITHIN: f64 = 1.03;
     let mut targets = Vec::new();
     for rate in RATES {
+        targets.extend(redis_target(figures, rate));
         for name in [LEASED, SYNCED] {
             for (what, measure) in [
                 ("CPU s of both", "CPU of Envoy and weir"),
@@ -318,4 +319,14 @@ pub(crate) fn targets(figures: &Figures) -> Vec<(String, Comparison, f64)> {
         }
     }
     targets
+}
+
+/// The target of the CPU time of Redis, if envoyproxy/ratelimit was measured.
+fn redis_target(figures: &Figures, rate: u32) -> Option<(String, Comparison, f64)> {
+    let [of, by] = [EXACT, ENVOY_RATELIMIT].map(|name| figure(rate, "CPU s of Redis", name));
+    let ratio = Some(figures.ratio(&of, &by)?);
+    let [subject, reference] = [EXACT, ENVOY_RATELIMIT].map(|name| paced(figures, rate, name));
+    let row = format!("through Envoy, {rate} per second: Redis CPU per call, {EXACT}");
+    let ratio = Comparison::new(ratio, [subject], [reference]);
+    Some((format!("{row}, of envoyproxy/ratelimit's"), ratio, 1.1))
 }
