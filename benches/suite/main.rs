@@ -29,6 +29,7 @@ mod page;
 mod redis;
 mod rounds;
 mod rule_files;
+mod saturated_peers;
 mod size;
 mod targets;
 mod through_envoy;
@@ -88,7 +89,7 @@ struct Options {
     /// A build of weir with a profile (`make pgo`), measured in the same rounds.
     #[arg(long)]
     profiled: Option<PathBuf>,
-    /// A build of envoyproxy/ratelimit, measured in the small fleets and through Envoy.
+    /// A build of envoyproxy/ratelimit, measured saturated, in the small fleets and through Envoy.
     #[arg(long, value_name = "PATH")]
     envoy_ratelimit: Option<PathBuf>,
     /// The CSV of an earlier run of the same build. The figures of an option `--only-...` replace its

@@ -12,7 +12,7 @@ use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
 use crate::faults::FAULTS;
 use crate::figures::Figures;
 use crate::fleet::{self, ENVOY_RATELIMIT, FLEETS, SERVICES};
-use crate::{batches, chart_files, many_rules, targets, through_envoy};
+use crate::{batches, chart_files, many_rules, saturated_peers, targets, through_envoy};
 
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
@@ -48,6 +48,7 @@ pub(crate) fn write(
         .replace("{{targets}}", targets::rows(figures).trim_end())
         .replace("{{servers}}", servers(figures).trim_end())
         .replace("{{builds}}", builds(figures).trim_end())
+        .replace("{{saturated_peers}}", saturated_peers::table(figures).trim_end())
         .replace("{{faults}}", faults(figures).trim_end())
         .replace("{{batches}}", batches::rows(figures).trim_end())
         .replace("{{fleets}}", fleets(figures).trim_end())

@@ -1,4 +1,5 @@
 //! The rounds of the servers: h2 alone, the baseline and weir, saturated and at a fixed rate, in turn.
+//! envoyproxy/ratelimit has a turn under saturation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use crate::child::Server;
 use crate::comparison::PacedService;
 use crate::figures::Figures;
 use crate::redis::{Pings, Redis};
-use crate::{KEYS, Options, open, saturated};
+use crate::{KEYS, Options, open, saturated, saturated_peers};
 
 /// Open loops per server and round. Other tenants of the machine disturb tails far more than CPU
 /// times.
@@ -70,10 +71,16 @@ pub(crate) fn measure(options: &Options, folder: &Path) -> anyhow::Result<Figure
     let rules = crate::written(folder, "rules.yaml", &crate::rules("fixed_window"))?;
     let redis = (!options.without_redis).then(Redis::start);
     let servers = named_servers(options, &rules, redis.as_ref())?;
+    let peer = options.envoy_ratelimit.as_deref().filter(|_| redis.is_some());
+    let peers = peer.map(|program| saturated_peers::start(program, folder)).transpose()?;
+    let peers = peers.unwrap_or_default();
     let mut figures = Figures::default();
     let warm = Plan { duration: Duration::from_millis(500), ..saturated(options) };
     for one in &servers {
         one.server.load(&warm)?;
+    }
+    for peer in &peers {
+        peer.warm_up(&warm)?;
     }
     let shared = servers.iter().find(|one| one.name == "Redis").map(|one| &one.server);
     let call = redis.as_ref().zip(shared).map(|(redis, server)| one_call(redis, server, &warm));
@@ -83,6 +90,9 @@ pub(crate) fn measure(options: &Options, folder: &Path) -> anyhow::Result<Figure
         for one in &servers {
             let redis = redis.as_ref().filter(|_| one.on_redis);
             saturation(one.name, &one.server, redis, &saturated(options), &mut figures)?;
+        }
+        for peer in &peers {
+            peer.measure(&saturated(options), &mut figures)?;
         }
         for _ in 0..OPEN_TURNS {
             for one in &servers {
@@ -135,7 +145,8 @@ fn one_call(redis: &Redis, server: &Server, plan: &Plan) -> anyhow::Result<Vec<V
     result.map(|()| call)
 }
 
-fn saturation(
+/// Adds the figures of a closed loop. `redis` is the one that the server counts in.
+pub(crate) fn saturation(
     name: &str,
     server: &Server,
     redis: Option<&Redis>,
@@ -150,11 +161,17 @@ fn saturation(
     figures.add(&format!("saturated: calls per second: {name}"), report.per_second);
     figures.add(&format!("saturated: p99, us: {name}"), report.latency_us.p99);
     if let Some((before, after)) = before.zip(after) {
-        let name = name.strip_prefix("Redis").unwrap_or(name);
-        let figure = format!("saturated: Redis CPU s per million{name}");
-        figures.add(&figure, per(after - before, 1e6));
+        figures.add(&redis_cpu_figure(name), per(after - before, 1e6));
     }
     Ok(())
+}
+
+/// The name of the figure: CPU seconds of Redis under a server with this name in the figures.
+pub(crate) fn redis_cpu_figure(server: &str) -> String {
+    match server.strip_prefix("Redis") {
+        Some(variant) => format!("saturated: Redis CPU s per million{variant}"),
+        None => format!("saturated: Redis CPU s per million: {server}"),
+    }
 }
 
 fn latencies(name: &str, report: &Report, figures: &mut Figures) {

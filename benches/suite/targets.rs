@@ -4,7 +4,7 @@ use weir_charts::short;
 
 use crate::comparison::Comparison;
 use crate::figures::Figures;
-use crate::{batches, fleet, rounds, through_envoy};
+use crate::{batches, fleet, rounds, saturated_peers, through_envoy};
 
 /// A target: the measure, its figure, and its bound.
 type Target = (&'static str, fn(&Figures) -> Option<f64>, Bound);
@@ -149,6 +149,13 @@ const TARGETS: &[Target] = &[
     ("stripped binary, MB", |f| f.get("binary: stripped, MB"), Most(20.0)),
 ];
 
+/// Targets that need an option of the run. They have no row without figures.
+const OPTIONAL_TARGETS: &[Target] = &[(
+    "Redis, saturated: Redis CPU per decision, of envoyproxy/ratelimit's",
+    saturated_peers::redis_ratio,
+    Most(1.1),
+)];
+
 /// Targets that compare servers at a fixed rate, and the names in the figures: of the subject, and of the
 /// reference.
 const OPEN_TARGETS: &[(Target, [&str; 2])] = &[
@@ -186,7 +193,8 @@ const OPEN_TARGETS: &[(Target, [&str; 2])] = &[
 
 /// The rows of the table.
 pub(crate) fn rows(figures: &Figures) -> String {
-    let plain = TARGETS.iter().map(|(name, figure, bound)| {
+    let given = OPTIONAL_TARGETS.iter().filter(|(_, figure, _)| figure(figures).is_some());
+    let plain = TARGETS.iter().chain(given).map(|(name, figure, bound)| {
         let value = Comparison::new(figure(figures), [], []);
         target(name, &value, *bound)
     });
