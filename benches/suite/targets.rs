@@ -150,11 +150,18 @@ const TARGETS: &[Target] = &[
 ];
 
 /// Targets that need an option of the run. They have no row without figures.
-const OPTIONAL_TARGETS: &[Target] = &[(
-    "Redis, saturated: Redis CPU per decision, of envoyproxy/ratelimit's",
-    saturated_peers::redis_ratio,
-    Most(1.1),
-)];
+const OPTIONAL_TARGETS: &[Target] = &[
+    (
+        "Redis, saturated: Redis CPU per decision, of envoyproxy/ratelimit's",
+        saturated_peers::redis_ratio,
+        Most(1.1),
+    ),
+    (
+        "Redis, saturated: CPU of Redis, this build, of the build before",
+        |f| f.ratio(&rounds::redis_cpu_figure("Redis"), &rounds::redis_cpu_figure("Redis, before")),
+        Most(0.5),
+    ),
+];
 
 /// Targets that compare servers at a fixed rate, and the names in the figures: of the subject, and of the
 /// reference.
