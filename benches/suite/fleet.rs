@@ -7,14 +7,18 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Context;
 use weir_bench::{KeyDistribution, Pacing, Plan};
 
 use crate::child::Server;
 use crate::comparison::{Comparison, PacedService};
-use crate::envoy_ratelimit::{EnvoyRatelimit, PIPELINES};
+use crate::envoy_ratelimit::EnvoyRatelimit;
 use crate::figures::{Figures, median};
 use crate::redis::Redis;
+
+mod service;
+
+use service::{Builds, FIXED_WINDOW, Service};
+pub(crate) use service::{ENVOY_RATELIMIT, SERVICES};
 
 /// Counters of each fleet.
 const KEYS: u64 = 10_000;
@@ -39,52 +43,23 @@ pub(crate) const FLEETS: [Fleet; 5] = [
     Fleet { instances: 50, rate: 100 },
 ];
 
-/// The instances of a fleet.
-#[derive(Clone, Copy)]
-pub(crate) enum Service {
-    /// weir with this algorithm, and this value of `redis.functions`.
-    Weir { algorithm: &'static str, functions: &'static str },
-    /// envoyproxy/ratelimit with these variables.
-    EnvoyRatelimit { variables: &'static [(&'static str, &'static str)] },
-}
-
-const FIXED_WINDOW: &str = "weir, fixed_window";
-/// envoyproxy/ratelimit without and with pipelines.
-pub(crate) const ENVOY_RATELIMIT: [&str; 2] =
-    ["envoyproxy/ratelimit", "envoyproxy/ratelimit, with pipelines"];
-
-/// The measured services, by their names in the figures.
-pub(crate) const SERVICES: [(&str, Service); 8] = [
-    (FIXED_WINDOW, weir("fixed_window")),
-    ("weir, sliding_window", weir("sliding_window")),
-    ("weir, token_bucket", weir("token_bucket")),
-    ("weir, leaky_bucket", weir("leaky_bucket")),
-    ("weir, sliding_window_log", weir("sliding_window_log")),
-    (
-        "weir, fixed_window, redis.functions: off",
-        Service::Weir { algorithm: "fixed_window", functions: "off" },
-    ),
-    (ENVOY_RATELIMIT[0], Service::EnvoyRatelimit { variables: &[] }),
-    (ENVOY_RATELIMIT[1], Service::EnvoyRatelimit { variables: PIPELINES }),
-];
-
-const fn weir(algorithm: &'static str) -> Service {
-    Service::Weir { algorithm, functions: "auto" }
-}
-
 /// Measures every service in every fleet, in turn, `rounds` times. `plan` has the descriptors and
-/// the duration of a load. Without `program`, a build of envoyproxy/ratelimit, only weir.
+/// the duration of a load. `before` is a build of weir, and `program` one of envoyproxy/ratelimit.
+/// Services without their build are left out.
 pub(crate) fn measure(
     folder: &Path,
+    before: Option<&Path>,
     program: Option<&Path>,
     rounds: u16,
     plan: &Plan,
 ) -> anyhow::Result<Figures> {
     let plan = Plan { keys: KEYS, connections: 1, threads: Some(1), ..plan.clone() };
     let rules = crate::rules("fixed_window").replace(", algorithm: fixed_window", "");
-    let build = program.map(|program| EnvoyRatelimit::new(program, folder, &rules)).transpose()?;
+    let envoy_ratelimit =
+        program.map(|program| EnvoyRatelimit::new(program, folder, &rules)).transpose()?;
+    let builds = Builds { before, envoy_ratelimit };
     let mut services = SERVICES.to_vec();
-    services.retain(|(_, service)| build.is_some() || service.is_weir());
+    services.retain(|(_, service)| service.has_build(&builds));
     for (_, service) in &services {
         // Before any instance starts, because weir reloads rule files that change.
         service.write_rules(folder)?;
@@ -94,7 +69,7 @@ pub(crate) fn measure(
         println!("small fleets, round {round} of {rounds}");
         for fleet in FLEETS {
             for (name, service) in &services {
-                let start = |redis: &Redis| service.start(folder, build.as_ref(), redis);
+                let start = |redis: &Redis| service.start(folder, &builds, redis);
                 let costs = fleet.run(&plan, service.is_weir(), start)?;
                 figures.add(&fleet.redis_cpu_figure(name), 1e5 * costs.redis);
                 figures.add(&fleet.instances_cpu_figure(name), 1e5 * costs.instances);
@@ -107,53 +82,6 @@ pub(crate) fn measure(
         }
     }
     Ok(figures)
-}
-
-impl Service {
-    fn is_weir(self) -> bool {
-        matches!(self, Service::Weir { .. })
-    }
-
-    fn write_rules(self, folder: &Path) -> anyhow::Result<()> {
-        if let Service::Weir { algorithm, .. } = self {
-            let mut rules = crate::rules(algorithm);
-            if algorithm == "sliding_window_log" {
-                // A log may have at most 100 000 entries. No counter has more than a few hits.
-                rules = rules.replace("1000000", "1000");
-            }
-            crate::written(folder, &rule_file(algorithm), &rules)?;
-        }
-        Ok(())
-    }
-
-    fn start(
-        self,
-        folder: &Path,
-        build: Option<&EnvoyRatelimit>,
-        redis: &Redis,
-    ) -> anyhow::Result<Server> {
-        match self {
-            Service::Weir { algorithm, functions } => {
-                let url = redis.url();
-                let settings = [
-                    ("WEIR__STORE__KIND", "redis"),
-                    // A decision by the fallback would cost Redis less.
-                    ("WEIR__STORE__TIMEOUT", "1s"),
-                    ("WEIR__REDIS__URL", url.as_str()),
-                    ("WEIR__REDIS__FUNCTIONS", functions),
-                ];
-                Server::weir(&folder.join(rule_file(algorithm)), &settings)
-            }
-            Service::EnvoyRatelimit { variables } => {
-                let build = build.context("a build of envoyproxy/ratelimit")?;
-                build.start(redis.address(), variables)
-            }
-        }
-    }
-}
-
-fn rule_file(algorithm: &str) -> String {
-    format!("{algorithm}.yaml")
 }
 
 /// The costs of a load.

@@ -265,7 +265,8 @@ fn faults(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
 
 /// Every fleet with every service, in turn, for `rounds` rounds.
 fn fleets(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figures> {
-    fleet::measure(folder, options.envoy_ratelimit.as_deref(), rounds, &open(options))
+    let (before, program) = (options.before.as_deref(), options.envoy_ratelimit.as_deref());
+    fleet::measure(folder, before, program, rounds, &open(options))
 }
 
 /// Every kind of traffic on Redis, in turn, for `rounds` rounds.
