@@ -23,34 +23,76 @@ const TRAFFIC: [(&str, u64, KeyDistribution); 5] = [
     ("100 000 counters, Zipf 1.0", 100_000, ZIPF),
 ];
 
-/// Measures every kind of traffic, in turn, `rounds` times.
-pub(crate) fn measure(rules: &Path, rounds: u16, plan: &Plan) -> anyhow::Result<Figures> {
-    let redis = Redis::start();
-    let url = redis.url();
-    let settings = [("WEIR__STORE__KIND", "redis"), ("WEIR__REDIS__URL", url.as_str())];
-    let server = Server::weir(rules, &settings)?;
+/// This build, and the build before, by the end of the names of their figures.
+const BUILDS: [&str; 2] = ["", ", the build before"];
+
+/// Measures every kind of traffic, in turn, `rounds` times. `before` is the build before.
+pub(crate) fn measure(
+    rules: &Path,
+    before: Option<&Path>,
+    rounds: u16,
+    plan: &Plan,
+) -> anyhow::Result<Figures> {
+    let mut builds = vec![Build::start(BUILDS[0], rules, Server::weir)?];
+    if let Some(before) = before {
+        let start =
+            |rules: &Path, settings: &[(&str, &str)]| Server::program(before, rules, settings);
+        builds.push(Build::start(BUILDS[1], rules, start)?);
+    }
     let mut figures = Figures::default();
     for round in 1..=rounds {
         println!("batches, round {round} of {rounds}");
         for (name, keys, distribution) in TRAFFIC {
             let plan = Plan { keys, distribution, ..plan.clone() };
-            let (cpu, calls) = (redis.cpu()?, redis.script_calls()?);
-            let (report, _) = server.load(&plan)?;
-            let decided = report.decided as f64;
-            let cpu = redis.cpu()? - cpu;
-            figures.add(&cpu_figure(name), cpu / decided * 1e6);
-            let per_call = decided / (redis.script_calls()? - calls);
-            figures.add(&format!("batches: decisions per script call: {name}"), per_call);
-            let plain = 1e6 * redis.plain_cost(keys)?;
+            for build in &builds {
+                build.measure(&format!("{name}{}", build.name), &plan, &mut figures)?;
+            }
+            let plain = 1e6 * builds[0].redis.plain_cost(keys)?;
             figures.add(&plain_figure(name), plain);
         }
     }
     Ok(figures)
 }
 
+/// A running build, and the Redis that only it counts in.
+struct Build {
+    name: &'static str,
+    server: Server,
+    redis: Redis,
+}
+
+impl Build {
+    fn start(
+        name: &'static str,
+        rules: &Path,
+        start: impl Fn(&Path, &[(&str, &str)]) -> anyhow::Result<Server>,
+    ) -> anyhow::Result<Build> {
+        let redis = Redis::start();
+        let url = redis.url();
+        let settings = [("WEIR__STORE__KIND", "redis"), ("WEIR__REDIS__URL", url.as_str())];
+        Ok(Build { name, server: start(rules, &settings)?, redis })
+    }
+
+    /// Adds the figures of one load.
+    fn measure(&self, name: &str, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
+        let (cpu, calls) = (self.redis.cpu()?, self.redis.script_calls()?);
+        let (report, _) = self.server.load(plan)?;
+        let decided = report.decided as f64;
+        let cpu = self.redis.cpu()? - cpu;
+        figures.add(&cpu_figure(name), cpu / decided * 1e6);
+        let per_call = decided / (self.redis.script_calls()? - calls);
+        figures.add(&per_call_figure(name), per_call);
+        Ok(())
+    }
+}
+
 /// The CPU time of Redis per decision of this traffic, of one plain EVALSHA each.
 pub(crate) fn of_plain(figures: &Figures, name: &str) -> Option<f64> {
     figures.ratio(&cpu_figure(name), &plain_figure(name))
+}
+
+fn per_call_figure(name: &str) -> String {
+    format!("batches: decisions per script call: {name}")
 }
 
 fn cpu_figure(name: &str) -> String {
@@ -64,11 +106,19 @@ fn plain_figure(name: &str) -> String {
 /// The rows of the table.
 pub(crate) fn rows(figures: &Figures) -> String {
     let mut rows = String::new();
-    for (name, _, _) in TRAFFIC {
-        let per_call = figures.get(&format!("batches: decisions per script call: {name}"));
-        let cells = [figures.get(&cpu_figure(name)), per_call, of_plain(figures, name)];
-        let [cpu, per_call, ratio] = cells.map(|cell| cell.map_or("-".to_owned(), short));
-        rows += &format!("| {name} | {cpu} | {per_call} | {ratio} |\n");
+    for (traffic, _, _) in TRAFFIC {
+        for build in BUILDS {
+            let name = format!("{traffic}{build}");
+            let cpu = figures.get(&cpu_figure(&name));
+            if cpu.is_none() && build != BUILDS[0] {
+                continue;
+            }
+            let per_call = figures.get(&per_call_figure(&name));
+            let ratio = figures.ratio(&cpu_figure(&name), &plain_figure(traffic));
+            let cells =
+                [cpu, per_call, ratio].map(|cell| cell.map_or("-".to_owned(), short)).join(" | ");
+            rows += &format!("| {name} | {cells} |\n");
+        }
     }
     rows
 }

@@ -272,7 +272,7 @@ fn fleets(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figur
 /// Every kind of traffic on Redis, in turn, for `rounds` rounds.
 fn redis_batches(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figures> {
     let rules = written(folder, "batches.yaml", &rules("fixed_window"))?;
-    batches::measure(&rules, rounds, &saturated(options))
+    batches::measure(&rules, options.before.as_deref(), rounds, &saturated(options))
 }
 
 /// Every service behind Envoy, in turn, for `rounds` rounds.
