@@ -194,7 +194,8 @@ fn main() -> anyhow::Result<()> {
     let counters =
         if options.millions == "10" { &[1_000_000, 10_000_000][..] } else { &[1_000_000] };
     let idle = Duration::from_secs(10).min(options.seconds * 4);
-    figures.join(size::measure(folder.path(), &rules, &open(&options), counters, idle)?);
+    let (before, open) = (options.before.as_deref(), open(&options));
+    figures.join(size::measure(folder.path(), &rules, before, &open, counters, idle)?);
     page::write(&options.docs, options.rounds, facts, &figures)?;
     print!("\n{}", figures.csv());
     Ok(())

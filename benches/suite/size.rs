@@ -10,8 +10,9 @@ use anyhow::ensure;
 use tokio::runtime::Builder;
 use weir::proto::{Entry, RateLimitDescriptor, RateLimitRequest, RateLimitServiceClient};
 use weir_bench::{KeyDistribution, Pacing, Plan};
+use weir_charts::short;
 
-use crate::child::{Server, timed};
+use crate::child::{Bytes, Server, timed};
 use crate::figures::{Figures, median};
 
 /// Descriptors per call that fills the store, to save time.
@@ -22,10 +23,12 @@ const TAILS: usize = 5;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Measures everything. `counters` are the numbers of counters in rising order.
+/// Measures everything. `counters` are the numbers of counters in rising order. `before` is the build
+/// before, of which only the tails are measured.
 pub(crate) fn measure(
     folder: &Path,
     rules: &Path,
+    before: Option<&Path>,
     open: &Plan,
     counters: &[u64],
     idle: Duration,
@@ -34,7 +37,7 @@ pub(crate) fn measure(
     at_rest(rules, idle, &mut figures)?;
     start(folder, &mut figures)?;
     for count in counters {
-        filled(rules, open, *count, &mut figures)?;
+        filled(rules, before, open, *count, &mut figures)?;
     }
     Ok(figures)
 }
@@ -90,51 +93,117 @@ fn start(folder: &Path, figures: &mut Figures) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Memory of `counters` counters above an idle server, and the latency with them.
-fn filled(rules: &Path, open: &Plan, count: u64, figures: &mut Figures) -> anyhow::Result<()> {
-    let max = (2 * count).to_string();
-    let server = Server::weir(rules, &[("WEIR__STORE__MAX_COUNTERS", &max)])?;
-    // Exclude connections and their buffers.
-    let few = Plan { duration: Duration::from_secs(1), ..open.clone() };
-    server.load(&Plan { keys: 1000, ..few.clone() })?;
-    let before = server.resident();
-    let descriptor = |tenth: u64| {
-        let user = ("user".to_owned(), format!("{tenth}u{{n}}"));
-        vec![("tenant".to_owned(), "acme".to_owned()), user]
-    };
-    let keys = count / PER_CALL;
-    let mut filled = 0;
-    while filled < keys {
-        let next = Plan {
-            descriptors: (0..PER_CALL).map(descriptor).collect(),
-            keys,
-            distribution: KeyDistribution::Sequential { from: filled },
-            threads: Some(1),
-            pacing: Pacing::Closed,
-            streams: None,
-            duration: Duration::from_secs(2),
-            ..open.clone()
-        };
-        // Calls that ended after the run are repeated, so that none is left out.
-        filled += server.load(&next)?.0.decided;
-    }
-    let bytes = server.resident().saturating_sub(before);
-    let small = Server::weir(rules, &[])?;
-    // A tenth of the existing counters.
-    let descriptors = vec![descriptor(3)];
-    let p99 = |server: &Server, keys| -> anyhow::Result<f64> {
-        let plan = Plan { keys, descriptors: descriptors.clone(), ..open.clone() };
-        Ok(server.load(&plan)?.0.latency_us.p99)
-    };
-    let (mut of_few, mut of_all) = (Vec::new(), Vec::new());
-    for _ in 0..TAILS {
-        of_few.push(p99(&small, 1000)?);
-        of_all.push(p99(&server, keys)?);
-    }
+/// Memory of `count` counters above an idle server, and the latency with them.
+fn filled(
+    rules: &Path,
+    before: Option<&Path>,
+    open: &Plan,
+    count: u64,
+    figures: &mut Figures,
+) -> anyhow::Result<()> {
+    let filled = Filled::start(None, rules, open, count)?;
+    let bytes = filled.bytes;
     let millions = count as f64 / 1e6;
     figures.set(&format!("{millions} M counters: above idle, MB"), bytes as f64 / 1e6);
     figures.set(&format!("{millions} M counters: bytes each"), bytes as f64 / count as f64);
-    let ratio = median(&mut of_all) / median(&mut of_few);
-    figures.set(&format!("{millions} M counters: p99, of that of 1 000"), ratio);
+    figures.set(&tail_figure(millions, BUILDS[0]), filled.tail(open)?);
+    // Its memory is not in use while the other build is measured.
+    drop(filled);
+    if let Some(before) = before {
+        let filled = Filled::start(Some(before), rules, open, count)?;
+        figures.set(&tail_figure(millions, BUILDS[1]), filled.tail(open)?);
+    }
     Ok(())
+}
+
+/// This build, and the build before, in the names of figures.
+const BUILDS: [&str; 2] = ["", ", the build before"];
+
+/// The name of the figure: p99 with this many million counters, of that with 1 000.
+fn tail_figure(millions: f64, build: &str) -> String {
+    format!("{millions} M counters{build}: p99, of that of 1 000")
+}
+
+/// The rows of the table of tails, without the builds and counters that were not measured.
+pub(crate) fn tails(figures: &Figures) -> String {
+    let mut rows = String::new();
+    for (millions, counters) in [(1.0, "1 000 000"), (10.0, "10 000 000")] {
+        for build in BUILDS {
+            if let Some(ratio) = figures.get(&tail_figure(millions, build)) {
+                rows += &format!("| {counters}{build} | {} |\n", short(ratio));
+            }
+        }
+    }
+    rows
+}
+
+/// A server with many counters, and one with few.
+struct Filled {
+    server: Server,
+    small: Server,
+    /// Different values of `{n}`, each with [`PER_CALL`] counters.
+    keys: u64,
+    /// Memory of the counters.
+    bytes: Bytes,
+}
+
+impl Filled {
+    /// Starts this build, or the build `before`, and creates `count` counters.
+    fn start(
+        before: Option<&Path>,
+        rules: &Path,
+        open: &Plan,
+        count: u64,
+    ) -> anyhow::Result<Filled> {
+        let start = |settings: &[(&str, &str)]| match before {
+            Some(before) => Server::program(before, rules, settings),
+            None => Server::weir(rules, settings),
+        };
+        let max = (2 * count).to_string();
+        let server = start(&[("WEIR__STORE__MAX_COUNTERS", &max)])?;
+        // Exclude connections and their buffers.
+        let few = Plan { duration: Duration::from_secs(1), ..open.clone() };
+        server.load(&Plan { keys: 1000, ..few })?;
+        let idle = server.resident();
+        let keys = count / PER_CALL;
+        let mut filled = 0;
+        while filled < keys {
+            let next = Plan {
+                descriptors: (0..PER_CALL).map(descriptor).collect(),
+                keys,
+                distribution: KeyDistribution::Sequential { from: filled },
+                threads: Some(1),
+                pacing: Pacing::Closed,
+                streams: None,
+                duration: Duration::from_secs(2),
+                ..open.clone()
+            };
+            // Calls that ended after the run are repeated, so that none is left out.
+            filled += server.load(&next)?.0.decided;
+        }
+        let bytes = server.resident().saturating_sub(idle);
+        Ok(Filled { server, small: start(&[])?, keys, bytes })
+    }
+
+    /// The p99 with all counters, divided by that with 1 000 of them.
+    fn tail(&self, open: &Plan) -> anyhow::Result<f64> {
+        // A tenth of the existing counters.
+        let descriptors = vec![descriptor(3)];
+        let p99 = |server: &Server, keys| -> anyhow::Result<f64> {
+            let plan = Plan { keys, descriptors: descriptors.clone(), ..open.clone() };
+            Ok(server.load(&plan)?.0.latency_us.p99)
+        };
+        let (mut of_few, mut of_all) = (Vec::new(), Vec::new());
+        for _ in 0..TAILS {
+            of_few.push(p99(&self.small, 1000)?);
+            of_all.push(p99(&self.server, self.keys)?);
+        }
+        Ok(median(&mut of_all) / median(&mut of_few))
+    }
+}
+
+/// One of the [`PER_CALL`] descriptors of a call that fills the store.
+fn descriptor(tenth: u64) -> Vec<(String, String)> {
+    let user = ("user".to_owned(), format!("{tenth}u{{n}}"));
+    vec![("tenant".to_owned(), "acme".to_owned()), user]
 }
