@@ -166,7 +166,7 @@ fn main() -> anyhow::Result<()> {
         return write_again(&options, facts, figures);
     }
     if options.only_many_rules {
-        let figures = many_rules::measure(folder.path(), options.rounds, &open(&options))?;
+        let figures = many_rule_loads(&options, folder.path(), options.rounds)?;
         print!("\n{}\n{}", many_rules::table(&figures), figures.csv());
         return Ok(());
     }
@@ -186,7 +186,7 @@ fn main() -> anyhow::Result<()> {
         figures.join(fleets(&options, folder.path(), rounds)?);
         figures.join(redis_batches(&options, folder.path(), rounds)?);
     }
-    figures.join(many_rules::measure(folder.path(), rounds, &open(&options))?);
+    figures.join(many_rule_loads(&options, folder.path(), rounds)?);
     figures.join(algorithms(&options, folder.path())?);
     figures.join(in_process_decisions(&options)?);
     println!("memory, rest and start");
@@ -274,6 +274,11 @@ fn fleets(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figur
 fn redis_batches(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figures> {
     let rules = written(folder, "batches.yaml", &rules("fixed_window"))?;
     batches::measure(&rules, options.before.as_deref(), rounds, &saturated(options))
+}
+
+/// The start and the reload of many rules, for `rounds` rounds.
+fn many_rule_loads(options: &Options, folder: &Path, rounds: u16) -> anyhow::Result<Figures> {
+    many_rules::measure(folder, options.before.as_deref(), rounds, &open(options))
 }
 
 /// Every service behind Envoy, in turn, for `rounds` rounds.

@@ -56,8 +56,30 @@ const SIZES: [Size; 2] = [
     Size { name: "1 000 000 rules", rules: 1_000_000, starts: 2 },
 ];
 
+/// A measured build.
+#[derive(Clone, Copy)]
+struct Build<'a> {
+    /// The build before, or `None` for this one.
+    before: Option<&'a Path>,
+    /// The end of the name of a size in the names of its figures.
+    name: &'static str,
+    /// Loads without and with reloads per round, in turns.
+    loads: usize,
+}
+
+const THIS: Build = Build { before: None, name: "", loads: LOADS };
+
+/// The build before has fewer loads, because the reloads of older builds take longer.
+const BEFORE: Build = Build { before: None, name: ", the build before", loads: 2 };
+
 /// Measures every size, in turn, `rounds` times. `plan` has the domain, and the duration of a load.
-pub(crate) fn measure(folder: &Path, rounds: u16, plan: &Plan) -> anyhow::Result<Figures> {
+/// `before` is the build before.
+pub(crate) fn measure(
+    folder: &Path,
+    before: Option<&Path>,
+    rounds: u16,
+    plan: &Plan,
+) -> anyhow::Result<Figures> {
     let mut figures = Figures::default();
     figures.set(BINARY, megabytes(stripped(folder)?));
     let entry = ("path".to_owned(), "/v1/product/0000{n}".to_owned());
@@ -74,22 +96,35 @@ pub(crate) fn measure(folder: &Path, rounds: u16, plan: &Plan) -> anyhow::Result
     for round in 1..=rounds {
         println!("many rules, round {round} of {rounds}");
         for (size, folder) in SIZES.into_iter().zip(&folders) {
-            size.measure(folder, &plan, &mut figures)?;
+            figures.join(size.measure(THIS, folder, &plan)?);
+            if before.is_none() {
+                continue;
+            }
+            // An older build may not know the rules, or may not reload so many in time.
+            match size.measure(Build { before, ..BEFORE }, folder, &plan) {
+                Ok(measured) => figures.join(measured),
+                Err(error) => eprintln!("{}, the build before: {error:#}", size.name),
+            }
         }
     }
     Ok(figures)
 }
 
 impl Size {
-    fn measure(self, folder: &Path, plan: &Plan, figures: &mut Figures) -> anyhow::Result<()> {
+    /// The figures of one round.
+    fn measure(self, build: Build, folder: &Path, plan: &Plan) -> anyhow::Result<Figures> {
+        let mut figures = Figures::default();
         Marker::reset(folder)?;
-        let mut add = |what: &str, value| figures.add(&self.figure(what), value);
+        let mut add = |what: &str, value| figures.add(&self.figure(build, what), value);
         let mut server = None;
         for _ in 0..self.starts {
             // The threads of the server before would use the processors.
             drop(server.take());
             let settings = [("WEIR__RULES__MERGE_DOMAINS", "true")];
-            let (started, millis) = timed(|| Server::weir(folder, &settings));
+            let (started, millis) = timed(|| match build.before {
+                Some(program) => Server::program(program, folder, &settings),
+                None => Server::weir(folder, &settings),
+            });
             let started = started?;
             add("start, ms", millis);
             add("resident after the start, MB", megabytes(started.resident()));
@@ -100,7 +135,7 @@ impl Size {
         // Creates most counters.
         server.load(&Plan { duration: Duration::from_secs(1), ..plan.clone() })?;
         let mut marker = Marker::connect(folder, &server)?;
-        for _ in 0..LOADS {
+        for _ in 0..build.loads {
             let (before, _) = server.load(plan)?;
             add("p99 before, us", before.latency_us.p99);
             let (during, reloads) = load_with_reloads(&server, &mut marker, plan)?;
@@ -110,12 +145,12 @@ impl Size {
             }
         }
         add("peak with reloads, MB", megabytes(server.peak()?));
-        Ok(())
+        Ok(figures)
     }
 
     /// The name of a figure.
-    fn figure(self, what: &str) -> String {
-        format!("{}: {what}", self.name)
+    fn figure(self, build: Build, what: &str) -> String {
+        format!("{}{}: {what}", self.name, build.name)
     }
 }
 
@@ -178,8 +213,14 @@ pub(crate) fn table(figures: &Figures) -> String {
     let columns = COLUMNS.map(|(_, column)| column).join(" | ");
     let mut text = format!("| rules | {columns} |\n| --- |{}\n", " --- |".repeat(COLUMNS.len()));
     for size in SIZES {
-        let cells = COLUMNS.map(|(what, _)| shown(&size.figure(what))).join(" | ");
-        text += &format!("| {} | {cells} |\n", size.rules);
+        for build in [THIS, BEFORE] {
+            let is_measured = figures.get(&size.figure(build, COLUMNS[0].0)).is_some();
+            if !is_measured && build.name != THIS.name {
+                continue;
+            }
+            let cells = COLUMNS.map(|(what, _)| shown(&size.figure(build, what))).join(" | ");
+            text += &format!("| {}{} | {cells} |\n", size.rules, build.name);
+        }
     }
     text + &format!("\nThe stripped binary has {} MB.\n", shown(BINARY))
 }
