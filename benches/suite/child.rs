@@ -59,7 +59,7 @@ impl Server {
         })
     }
 
-    /// A server that is this program with an argument: `baseline` or `h2`.
+    /// A server that is this program with an argument: `baseline`, `h2` or `weir-http2`.
     pub(crate) fn own(program: &str) -> anyhow::Result<Server> {
         let mut command = Command::new(std::env::current_exe()?);
         let child = command.arg(program).stdin(Stdio::null()).stdout(Stdio::piped());

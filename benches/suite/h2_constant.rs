@@ -45,7 +45,7 @@ fn core(mut connections: mpsc::UnboundedReceiver<TcpStream>) -> anyhow::Result<(
 }
 
 /// The response with its prefix: no compression, and the length.
-fn framed() -> Bytes {
+pub(crate) fn framed() -> Bytes {
     let message = baseline::response().encode_to_vec();
     let mut framed = BytesMut::new();
     framed.put_u8(0);

@@ -34,6 +34,7 @@ mod size;
 mod targets;
 mod through_envoy;
 mod upstream;
+mod weir_http2_constant;
 
 #[allow(dead_code, unused_imports, reason = "the tests use the rest")]
 #[path = "../../tests/support"]
@@ -65,8 +66,8 @@ const RATE: f64 = 5_000.0;
 /// Measures weir and writes docs/design/performance.md.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Runs this server instead: the baseline, or h2 alone.
-    #[arg(value_parser = ["baseline", "h2"])]
+    /// Runs this server instead: the baseline, h2 alone, or weir's HTTP/2 server alone.
+    #[arg(value_parser = ["baseline", "h2", "weir-http2"])]
     program: Option<String>,
     /// Rounds; medians are taken over them.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -126,7 +127,11 @@ fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     if let Some(program) = &options.program {
         let cores = std::thread::available_parallelism()?.get();
-        return if program == "h2" { h2_constant::serve(cores) } else { baseline::serve(cores) };
+        return match program.as_str() {
+            "h2" => h2_constant::serve(cores),
+            "weir-http2" => weir_http2_constant::serve(cores),
+            _ => baseline::serve(cores),
+        };
     }
     if !options.bench {
         // `cargo test --benches` runs this too. It would take minutes and overwrite the page.

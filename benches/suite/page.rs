@@ -74,6 +74,7 @@ fn servers(figures: &Figures) -> String {
     };
     for (name, of) in [
         ("h2 alone, a constant", "h2"),
+        ("weir-http2 alone, a constant", "weir-http2"),
         ("baseline", "baseline"),
         ("weir from memory", "memory"),
         ("weir from memory, with a profile", "memory, profiled"),
@@ -91,11 +92,16 @@ fn servers(figures: &Figures) -> String {
     rows
 }
 
-/// Ratios of CPU time per call in the same round: tonic to the fast path, and this build to the
-/// build before.
+/// Ratios of CPU time per call in the same round: weir's HTTP/2 server to h2, tonic to the fast path, and
+/// this build to the build before.
 fn builds(figures: &Figures) -> String {
     let mut rows = String::new();
     for (name, of, by) in [
+        (
+            "weir-http2 alone: server CPU, of h2 alone",
+            "saturated: CPU s per 100 000: weir-http2",
+            "saturated: CPU s per 100 000: h2",
+        ),
         (
             "memory: server CPU, `grpc.fast_path: false`, of the fast path's",
             "saturated: CPU s per 100 000: memory, by tonic",

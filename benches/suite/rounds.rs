@@ -1,4 +1,4 @@
-//! The rounds of the servers: h2 alone, the baseline and weir, saturated and at a fixed rate, in turn.
+//! The rounds of the servers: HTTP/2 alone, the baseline and weir, saturated and at a fixed rate, in turn.
 //! envoyproxy/ratelimit has a turn under saturation.
 
 use std::path::Path;
@@ -28,8 +28,8 @@ struct NamedServer {
     on_redis: bool,
 }
 
-/// The servers of the rounds: the baseline, this weir with and without its fast path, and the
-/// build to compare with, if given.
+/// The servers of the rounds: h2 and weir's HTTP/2 server alone, the baseline, this weir with and without its
+/// fast path, and the builds to compare with, if given.
 fn named_servers(
     options: &Options,
     rules: &Path,
@@ -38,6 +38,7 @@ fn named_servers(
     let named = |name, server, on_redis| NamedServer { name, server, on_redis };
     let mut all = vec![
         named("h2", Server::own("h2")?, false),
+        named("weir-http2", Server::own("weir-http2")?, false),
         named("baseline", Server::own("baseline")?, false),
         named("memory", Server::weir(rules, &[])?, false),
         named("memory, by tonic", Server::weir(rules, &[BY_TONIC])?, false),
