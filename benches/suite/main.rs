@@ -93,6 +93,12 @@ struct Options {
     /// A build of envoyproxy/ratelimit, measured saturated, in the small fleets and through Envoy.
     #[arg(long, value_name = "PATH")]
     envoy_ratelimit: Option<PathBuf>,
+    /// The longest turn of a core thread in milliseconds, which `make pauses` measures.
+    #[arg(long, value_name = "X", requires = "pauses_commit")]
+    longest_pause_ms: Option<f64>,
+    /// The commit that `make pauses` measured, for the page.
+    #[arg(long, value_name = "COMMIT", requires = "longest_pause_ms")]
+    pauses_commit: Option<String>,
     /// The CSV of an earlier run of the same build. The figures of an option `--only-...` replace its
     /// own, and the page is written.
     #[arg(long, value_name = "FILE")]
@@ -142,6 +148,9 @@ fn main() -> anyhow::Result<()> {
     let mut facts = machine::facts();
     if let Some(commit) = &options.before_commit {
         facts.push(("weir, the build before", commit.clone()));
+    }
+    if let Some(commit) = &options.pauses_commit {
+        facts.push(("weir, the longest turn of a core thread", commit.clone()));
     }
     if let Some(program) = &options.envoy_ratelimit {
         facts.push(("envoyproxy/ratelimit", envoy_ratelimit::version(program)?));
@@ -201,6 +210,7 @@ fn main() -> anyhow::Result<()> {
     let idle = Duration::from_secs(10).min(options.seconds * 4);
     let (before, open) = (options.before.as_deref(), open(&options));
     figures.join(size::measure(folder.path(), &rules, before, &open, counters, idle)?);
+    add_given(&options, &mut figures);
     page::write(&options.docs, options.rounds, facts, &figures)?;
     print!("\n{}", figures.csv());
     Ok(())
@@ -217,7 +227,15 @@ fn write_again(
     let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
     let mut all = Figures::from_csv(&text)?;
     all.replace(figures);
+    add_given(options, &mut all);
     page::write(&options.docs, options.rounds, facts, &all)
+}
+
+/// Adds the figures that another command measures, and that the options give.
+fn add_given(options: &Options, figures: &mut Figures) {
+    if let Some(millis) = options.longest_pause_ms {
+        figures.set(targets::LONGEST_TURN, millis);
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -17,6 +17,9 @@ enum Bound {
 
 use Bound::{Least, Most};
 
+/// The figure of `make pauses`.
+pub(crate) const LONGEST_TURN: &str = "make pauses: longest turn of a core thread, ms";
+
 const TARGETS: &[Target] = &[
     (
         "memory, saturated: server CPU per call, of the baseline's",
@@ -151,6 +154,7 @@ const TARGETS: &[Target] = &[
         |f| f.ratio("1 000 000 rules: p99 during reloads, us", "1 000 000 rules: p99 before, us"),
         Most(1.2),
     ),
+    ("longest turn of a core thread, by `make pauses`, ms", |f| f.get(LONGEST_TURN), Most(1.0)),
     ("stripped binary, MB", |f| f.get("binary: stripped, MB"), Most(20.0)),
 ];
 
