@@ -71,12 +71,14 @@ const TARGETS: &[Target] = &[
         Most(1.0),
     ),
     (
-        "Redis, saturated, 10 counters: Redis CPU per decision, of one such EVALSHA each",
+        "Redis, saturated, 10 counters: Redis CPU per decision, \
+         of one EVALSHA of INCRBY and PEXPIRE each",
         |f| batches::of_plain(f, "10 counters, uniform"),
         Most(0.5),
     ),
     (
-        "Redis, saturated, 10 counters by Zipf: Redis CPU per decision, of one such EVALSHA each",
+        "Redis, saturated, 10 counters by Zipf: Redis CPU per decision, \
+         of one EVALSHA of INCRBY and PEXPIRE each",
         |f| batches::of_plain(f, "10 counters, Zipf 1.0"),
         Most(0.5),
     ),
