@@ -25,6 +25,7 @@ mod h2_constant;
 mod in_process;
 mod machine;
 mod many_rules;
+mod options;
 mod page;
 mod redis;
 mod rounds;
@@ -56,78 +57,13 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 use child::Server;
 use figures::Figures;
+use options::Options;
 use support::envoy::{NEWEST, is_fetched};
 
 /// Counters of the main figures.
 const KEYS: u64 = 100_000;
 /// Calls per second of the open loop.
 const RATE: f64 = 5_000.0;
-
-/// Measures weir and writes docs/design/performance.md.
-#[derive(Debug, Parser)]
-struct Options {
-    /// Runs this server instead: the baseline, h2 alone, or weir's HTTP/2 server alone.
-    #[arg(value_parser = ["baseline", "h2", "weir-http2"])]
-    program: Option<String>,
-    /// Rounds; medians are taken over them.
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=1000))]
-    rounds: u16,
-    /// Seconds of each load of a round.
-    #[arg(long, default_value = "3", value_parser = seconds)]
-    seconds: Duration,
-    /// Measure the memory of up to this many million counters: 1 or 10.
-    #[arg(long, default_value = "10", value_parser = ["1", "10"])]
-    millions: String,
-    /// Skip Redis.
-    #[arg(long)]
-    without_redis: bool,
-    /// Another build of weir, measured in the same rounds.
-    #[arg(long, requires = "before_commit")]
-    before: Option<PathBuf>,
-    /// The commit of that build, for the page.
-    #[arg(long, value_name = "COMMIT")]
-    before_commit: Option<String>,
-    /// A build of weir with a profile (`make pgo`), measured in the same rounds.
-    #[arg(long)]
-    profiled: Option<PathBuf>,
-    /// A build of envoyproxy/ratelimit, measured saturated, in the small fleets and through Envoy.
-    #[arg(long, value_name = "PATH")]
-    envoy_ratelimit: Option<PathBuf>,
-    /// The longest turn of a core thread in milliseconds, which `make pauses` measures.
-    #[arg(long, value_name = "X", requires = "pauses_commit")]
-    longest_pause_ms: Option<f64>,
-    /// The commit that `make pauses` measured, for the page.
-    #[arg(long, value_name = "COMMIT", requires = "longest_pause_ms")]
-    pauses_commit: Option<String>,
-    /// The CSV of an earlier run of the same build. The figures of an option `--only-...` replace its
-    /// own, and the page is written.
-    #[arg(long, value_name = "FILE")]
-    earlier: Option<PathBuf>,
-    /// Only the rounds of the servers. Writes nothing.
-    #[arg(long)]
-    only_rounds: bool,
-    /// Only the faults. Writes nothing.
-    #[arg(long)]
-    only_faults: bool,
-    /// Only the small fleets. Writes nothing.
-    #[arg(long, conflicts_with = "without_redis")]
-    only_fleets: bool,
-    /// Only the batches of weir on Redis. Writes nothing.
-    #[arg(long, conflicts_with = "without_redis")]
-    only_batches: bool,
-    /// Only requests through Envoy. Writes nothing.
-    #[arg(long)]
-    only_envoy: bool,
-    /// Only the start and the reload of many rules. Writes nothing.
-    #[arg(long)]
-    only_many_rules: bool,
-    /// The folder of the page, with a folder `performance` beside it.
-    #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/design"))]
-    docs: PathBuf,
-    /// `cargo bench` adds this.
-    #[arg(long, hide = true)]
-    bench: bool,
-}
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
@@ -236,12 +172,6 @@ fn add_given(options: &Options, figures: &mut Figures) {
     if let Some(millis) = options.longest_pause_ms {
         figures.set(targets::LONGEST_TURN, millis);
     }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().map_err(|_| "not a number")?;
-    let length = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-    if length.is_zero() { Err("write more than 0".into()) } else { Ok(length) }
 }
 
 /// A closed loop: 8 connections of 32 streams.
