@@ -63,14 +63,16 @@ struct Build<'a> {
     before: Option<&'a Path>,
     /// The end of the name of a size in the names of its figures.
     name: &'static str,
+    /// Most starts per round.
+    starts: usize,
     /// Loads without and with reloads per round, in turns.
     loads: usize,
 }
 
-const THIS: Build = Build { before: None, name: "", loads: LOADS };
+const THIS: Build = Build { before: None, name: "", starts: usize::MAX, loads: LOADS };
 
-/// The build before has fewer loads, because the reloads of older builds take longer.
-const BEFORE: Build = Build { before: None, name: ", the build before", loads: 2 };
+/// Fewer starts and loads, because those of older builds take longer.
+const BEFORE: Build = Build { before: None, name: ", the build before", starts: 1, loads: 2 };
 
 /// Measures every size, in turn, `rounds` times. `plan` has the domain, and the duration of a load.
 /// `before` is the build before.
@@ -100,7 +102,7 @@ pub(crate) fn measure(
             if before.is_none() {
                 continue;
             }
-            // An older build may not know the rules, or may not reload so many in time.
+            // An older build may not know the rules, or may not reload them in time.
             match size.measure(Build { before, ..BEFORE }, folder, &plan) {
                 Ok(measured) => figures.join(measured),
                 Err(error) => eprintln!("{}, the build before: {error:#}", size.name),
@@ -117,7 +119,7 @@ impl Size {
         Marker::reset(folder)?;
         let mut add = |what: &str, value| figures.add(&self.figure(build, what), value);
         let mut server = None;
-        for _ in 0..self.starts {
+        for _ in 0..self.starts.min(build.starts) {
             // The threads of the server before would use the processors.
             drop(server.take());
             let settings = [("WEIR__RULES__MERGE_DOMAINS", "true")];
