@@ -23,6 +23,10 @@ struct NoFields;
 
 impl RequestHead for NoFields {
     fn field(&mut self, _name: &[u8], _value: &[u8]) {}
+
+    fn memory(&self) -> usize {
+        0
+    }
 }
 
 /// A call whose request has not arrived completely.
