@@ -36,6 +36,7 @@ mod moving;
 mod own_holder;
 mod planning;
 mod present_use;
+mod renewal;
 mod targets;
 mod timing;
 
@@ -332,6 +333,11 @@ impl QuotaGroup {
     /// call of another function.
     pub fn next(&self) -> Option<Micros> {
         if self.in_flight.is_some() { None } else { self.next.map(|next| next.max(self.retry_at)) }
+    }
+
+    /// Whether a holder waits for its first share.
+    pub fn has_new_holder(&self) -> bool {
+        self.holders.values().any(|holder| holder.waits_for_first_share())
     }
 
     /// Whether there is no holder. One that left counts until it expired.

@@ -9,6 +9,7 @@ use super::metrics::RlqsMetrics;
 use super::outbox::DueAction;
 use super::quota_action::QuotaAction;
 use super::quota_rule::QuotaRule;
+use super::settlement_pace::SettlementPace;
 use super::tokens::Tokens;
 use crate::quota::{
     Assignment, DueAssignment, GroupConfig, HolderId, HolderTakenOver, Ledger, LedgerSnapshot,
@@ -18,13 +19,6 @@ use crate::time::{ClockOffset, Micros};
 
 /// Most settlements of one quota in a row. A new holder needs two: one reads, and one asks.
 const SETTLEMENTS_IN_A_ROW: usize = 4;
-
-/// Holders of a quota that settles without a pause.
-const HOLDERS_UNPACED: usize = 100;
-
-/// The pause after a settlement for each further holder. Each settlement reads all holders, so one client
-/// that reports all the time would keep the ledger busy.
-const PAUSE_PER_HOLDER: Micros = Micros(10);
 
 /// The quota of one counter.
 #[derive(Debug)]
@@ -45,8 +39,7 @@ pub(super) struct CounterQuota {
     pub(super) wakes_at: Option<Micros>,
     /// Whether a settlement is on its way to the ledger.
     pub(super) is_in_flight: bool,
-    /// Until when it does not settle, by the local clock: a pause of a quota with many holders.
-    paced_until: Micros,
+    pace: SettlementPace,
     /// Whether Envoys may pass everything, because the rule is in shadow mode. That takes no share, so their
     /// reports are answered without the ledger, which has what they would have.
     is_shadow: bool,
@@ -95,7 +88,7 @@ impl CounterQuota {
             is_queued: false,
             wakes_at: None,
             is_in_flight: false,
-            paced_until: Micros::ZERO,
+            pace: SettlementPace::default(),
             is_shadow,
             ttl: config.ttl,
             was_lowered: false,
@@ -255,7 +248,7 @@ impl CounterQuota {
         metrics: &RlqsMetrics,
         local: &mut Option<LocalShare>,
     ) {
-        if now < self.paced_until {
+        if now < self.pace.after_pause() {
             return;
         }
         let at = self.group_time(now, Some(ClockOffset::default()));
@@ -264,7 +257,7 @@ impl CounterQuota {
             metrics.count_moves(&settlement);
             let snapshot = self.ledger.settle(&settlement);
             metrics.settlements_ok.add();
-            self.pace(&snapshot, now);
+            self.pace.settled(snapshot.holdings.len(), now);
             self.check_sum(&snapshot, at, metrics);
             self.group.settled(Some(&snapshot), at, at, self.rule.renews_without_ledger());
         }
@@ -286,13 +279,14 @@ impl CounterQuota {
         metrics: &RlqsMetrics,
         local: &mut Option<LocalShare>,
     ) -> Option<SettlementCall> {
-        let waits = self.is_in_flight || now < self.paced_until;
+        let waits = self.is_in_flight || now < self.settles_from();
         let call = if waits { None } else { self.group.settlement(at) };
         // A lowering is sent before the ledger answers, so that it does not use up the grace.
         self.deliver(now, local);
         let settlement = call?;
         metrics.count_moves(&settlement);
         self.is_in_flight = true;
+        self.pace.call(now);
         Some(SettlementCall { settlement, sent_at: at })
     }
 
@@ -310,7 +304,7 @@ impl CounterQuota {
         match snapshot {
             Some(snapshot) => {
                 metrics.settlements_ok.add();
-                self.pace(snapshot, now);
+                self.pace.settled(snapshot.holdings.len(), now);
                 self.check_sum(snapshot, at, metrics);
             }
             None => metrics.settlements_error.add(),
@@ -323,13 +317,12 @@ impl CounterQuota {
     pub(super) fn next(&self, now: Micros) -> Option<Micros> {
         let next = self.group.next()?;
         let next = now.saturating_add(next.saturating_sub(self.group_now));
-        Some(next.max(self.paced_until))
+        Some(next.max(self.settles_from()))
     }
 
-    /// Begins the pause after a settlement.
-    fn pace(&mut self, snapshot: &LedgerSnapshot, now: Micros) {
-        let many = snapshot.holdings.len().saturating_sub(HOLDERS_UNPACED) as u64;
-        self.paced_until = now.saturating_add(Micros(many * PAUSE_PER_HOLDER.0));
+    /// From when on it settles, by the local clock.
+    fn settles_from(&self) -> Micros {
+        if self.group.has_new_holder() { self.pace.after_pause() } else { self.pace.next_call() }
     }
 
     /// Whether it can be deleted: no member is left, and nothing is in use.

@@ -23,6 +23,7 @@ use crate::time::{Clock, ManualClock};
 
 mod ceasing;
 mod dividing;
+mod flood;
 mod hostile;
 mod local;
 mod moving;

@@ -7,6 +7,7 @@ use super::super::share::Quota;
 use super::demand_meter::DemandMeter;
 use super::earlier_use::EarlierUse;
 use super::ledger_view::CLOCK_SLACK;
+use super::renewal::Renewal;
 use super::{DueAssignment, GroupConfig};
 use crate::time::Micros;
 
@@ -35,10 +36,8 @@ pub(super) struct OwnHolder {
     joined: Micros,
     /// The last report, or the start.
     reported: Micros,
-    /// Whether a report waits for its renewal in the ledger.
-    renew: bool,
-    /// Whether the change in flight renews.
-    renewing: bool,
+    /// The renewals by its reports.
+    renewal: Renewal,
     /// Whether a snapshot showed what the ledger had of it when it appeared.
     known: bool,
     share: u64,
@@ -75,8 +74,7 @@ impl OwnHolder {
             appeared: now,
             joined: now,
             reported: now,
-            renew: true,
-            renewing: false,
+            renewal: Renewal::new(),
             known: false,
             share: 0,
             target: 0,
@@ -120,7 +118,7 @@ impl OwnHolder {
     pub(super) fn report(&mut self, hits: u64, now: Micros, grace: Micros) {
         self.demand.add(hits, now);
         self.reported = now;
-        self.renew = true;
+        self.renewal.want();
         if now > self.lowered.saturating_add(grace) {
             self.old = 0;
         }
@@ -130,7 +128,7 @@ impl OwnHolder {
     /// ledger gets the old share back.
     pub(super) fn leave(&mut self) {
         self.left = true;
-        self.renew = false;
+        self.renewal.cancel();
         self.restore |= self.known && self.old > self.share;
     }
 
@@ -150,6 +148,11 @@ impl OwnHolder {
         !self.known && !self.left
     }
 
+    /// Whether its stream is open and its Envoy was sent nothing.
+    pub(super) fn waits_for_first_share(&self) -> bool {
+        self.sent.is_none() && !self.left && !self.taken_over
+    }
+
     pub(super) fn share(&self) -> u64 {
         self.share
     }
@@ -160,8 +163,14 @@ impl OwnHolder {
         if in_grace { self.share.max(self.old) } else { self.share }
     }
 
-    pub(super) fn renews(&self) -> bool {
-        self.renew
+    /// Whether a report is answered now.
+    pub(super) fn renews(&self, now: Micros) -> bool {
+        self.renewal.is_due(now)
+    }
+
+    /// When a report is answered that waits.
+    pub(super) fn renewal_at(&self) -> Option<Micros> {
+        self.renewal.due_at()
     }
 
     pub(super) fn until(&self) -> Micros {
@@ -215,7 +224,7 @@ impl OwnHolder {
         if self.until <= now.saturating_add(CLOCK_SLACK) {
             self.share = 0;
             self.old = 0;
-            self.renew = true;
+            self.renewal.want();
         }
     }
 
@@ -232,7 +241,7 @@ impl OwnHolder {
         let in_grace = |since: Micros, at| since.saturating_add(config.grace) > at;
         let is_lowered = self.old > self.share && in_grace(self.lowered, now);
         let waits = is_lowered && in_grace(self.joined, self.lowered);
-        self.renew && self.is_live(now, config) && !waits
+        self.renews(now) && self.is_live(now, config) && !waits
     }
 
     /// The change to `share`.
@@ -251,9 +260,7 @@ impl OwnHolder {
         let expires = end.max(self.written.saturating_add(EXPIRY_STEP));
         self.written = expires;
         self.asked = Some(share);
-        // A report that arrives before the answer needs a renewal too.
-        self.renewing = renews;
-        self.renew = self.renew && !renews;
+        self.renewal.send(renews, now);
         Change { holder, share, held, want: self.claim(quota, now, config).number(), expires }
     }
 
@@ -265,7 +272,7 @@ impl OwnHolder {
             // Lost, then it is written again; or refused, because there are too many holders.
             self.restore = asked.is_none() && self.until > now;
             if asked.is_some() {
-                self.renewing = false;
+                self.renewal.take_sent();
                 self.lower(0, now, grace);
                 self.until = self.written;
             }
@@ -291,7 +298,7 @@ impl OwnHolder {
             }
             return is_lowered;
         };
-        let (renewed, before) = (std::mem::take(&mut self.renewing), self.share);
+        let (renewed, before) = (self.renewal.take_sent(), self.share);
         // The stream may have ended while an earlier change was in flight.
         self.restore = self.left && asked < self.old;
         self.until = holding.expires;
@@ -320,15 +327,15 @@ impl OwnHolder {
     /// The store failed, so it is unknown whether the change was made.
     pub(super) fn fail(&mut self) {
         self.asked = None;
-        self.renew |= std::mem::take(&mut self.renewing);
+        self.renewal.fail();
     }
 
     /// Renews the last share without the ledger. Returns whether the Envoy must get it.
     pub(super) fn renew_without_ledger(&mut self, now: Micros, config: &GroupConfig) -> bool {
-        if !self.renew || self.sent.is_none() || !self.is_live(now, config) {
+        if !self.renewal.is_wanted() || self.sent.is_none() || !self.is_live(now, config) {
             return false;
         }
-        self.renew = false;
+        self.renewal.cancel();
         self.restore = true;
         self.until = now.saturating_add(config.life());
         true

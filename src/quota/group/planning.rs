@@ -32,7 +32,7 @@ impl QuotaGroup {
         let scarce = wanted_raises(&targets) > free.saturating_sub(reserve);
         for HolderTarget { holder: id, to: target, .. } in targets {
             let Some(holder) = self.holders.get_mut(&id) else { continue };
-            let (share, renews) = (holder.share(), holder.renews());
+            let (share, renews) = (holder.share(), holder.renews(now));
             let gives_room = scarce && leaves_room(share, target, renews);
             let must_lower = target < share && (over || gives_room);
             if !must_lower && !is_significant(share, target, renews) {
@@ -53,12 +53,12 @@ impl QuotaGroup {
         let (new, known): (Vec<_>, Vec<_>) = raises
             .into_iter()
             .partition(|(id, _)| self.holders.get(id).is_some_and(|holder| holder.share() == 0));
-        let left = self.raise(&new, room, &mut shares);
+        let left = self.raise(&new, room, now, &mut shares);
         let is_unmet = left == 0 && !new.is_empty();
         let needed = known.iter().fold(0, |sum: u64, (_, raise)| sum.saturating_add(*raise));
         let left = left.saturating_sub(reserve);
         self.unmet = is_unmet || left < needed;
-        self.raise(&known, left, &mut shares);
+        self.raise(&known, left, now, &mut shares);
         let mut changes = Vec::new();
         for (id, holder) in &mut self.holders {
             let changed = shares.get(id).copied();
@@ -76,6 +76,7 @@ impl QuotaGroup {
         &self,
         raises: &[(HolderId, u64)],
         room: u64,
+        now: Micros,
         shares: &mut BTreeMap<HolderId, u64>,
     ) -> u64 {
         let needed = raises.iter().fold(0, |sum: u64, (_, raise)| sum.saturating_add(*raise));
@@ -84,7 +85,7 @@ impl QuotaGroup {
             let part = u128::from(*raise) * u128::from(given) / u128::from(needed.max(1));
             let Some(holder) = self.holders.get(id) else { continue };
             let raised = holder.share() + u64::try_from(part).unwrap_or(0);
-            if is_significant(holder.share(), raised, holder.renews()) {
+            if is_significant(holder.share(), raised, holder.renews(now)) {
                 shares.insert(*id, raised);
             }
         }

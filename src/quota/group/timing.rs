@@ -46,7 +46,8 @@ impl QuotaGroup {
             holding.expires.saturating_sub(life.saturating_sub(silence)).saturating_add(Micros(1))
         };
         let times = self.view.holdings(now).map(silent);
-        let own = self.holders.values().map(|holder| holder.until());
+        let own = self.holders.values();
+        let own = own.flat_map(|holder| [Some(holder.until()), holder.renewal_at()]).flatten();
         let others = [self.view.next_free(now), self.read_at(now)].into_iter().flatten();
         let fixed = [self.no_raise_until, self.config.relearn_until];
         let all = times.chain(own).chain(others).chain(fixed);
