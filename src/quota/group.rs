@@ -25,7 +25,7 @@
 use std::collections::BTreeMap;
 
 use super::assignment::Assignment;
-use super::ledger::{Change, HolderId, Holding, LedgerSnapshot, Settlement};
+use super::ledger::{HolderId, Holding, LedgerSnapshot, Settlement};
 use super::share::Quota;
 use crate::time::Micros;
 
@@ -37,12 +37,14 @@ mod own_holder;
 mod planning;
 mod present_use;
 mod renewal;
+mod reserved_shares;
 mod targets;
 mod timing;
 
 use earlier_use::EarlierUse;
 use ledger_view::LedgerView;
 use own_holder::OwnHolder;
+use reserved_shares::ReservedShares;
 
 pub use moving::OutstandingShares;
 pub use present_use::PresentUse;
@@ -127,9 +129,7 @@ pub struct QuotaGroup {
     /// The rate of the settlement in flight.
     in_flight: Option<Quota>,
     /// Shares of another quota whose holders come from there. The ledger gets them with the next settlement.
-    reserved: Vec<Change>,
-    /// The number of them in the settlement in flight.
-    reserving: usize,
+    reserved: ReservedShares,
     /// Whether every assignment is due.
     resend: bool,
     retry_at: Micros,
@@ -154,8 +154,7 @@ impl QuotaGroup {
             holders: BTreeMap::new(),
             view: LedgerView::default(),
             in_flight: None,
-            reserved: Vec::new(),
-            reserving: 0,
+            reserved: ReservedShares::default(),
             resend: false,
             retry_at: Micros::ZERO,
             failed_reads: 0,
@@ -177,7 +176,7 @@ impl QuotaGroup {
             let from = std::mem::replace(&mut self.rate, quota);
             let convert = |share: u64| converted(share, &from, &quota);
             self.view.convert(convert);
-            self.reserved.iter_mut().for_each(|one| one.convert(convert));
+            self.reserved.convert(convert);
             self.holders.values_mut().for_each(|holder| holder.convert(convert));
         }
         self.send_again();
@@ -250,8 +249,7 @@ impl QuotaGroup {
             self.send(now, |holder| holder.until() > now);
         }
         let mut changes = self.changes(now);
-        self.reserving = self.reserved.len();
-        changes.splice(0..0, self.reserved.iter().cloned());
+        changes.splice(0..0, self.reserved.send());
         if changes.is_empty() && !self.must_read(now) {
             self.next = self.next_after(now);
             return None;
@@ -299,7 +297,7 @@ impl QuotaGroup {
         if std::mem::take(&mut self.renewed_without_ledger) {
             self.no_raise_until = now.saturating_add(RECOVERY);
         }
-        self.reserved.drain(..self.reserving);
+        self.reserved.end_sent();
         let mut snapshot = snapshot.clone();
         if rate != self.rate {
             let convert = |share: u64| converted(share, &rate, &self.rate);

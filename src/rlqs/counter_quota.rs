@@ -157,7 +157,7 @@ impl CounterQuota {
             Recipient::Local => true,
         });
         let at = self.group_now.max(self.offset.remote(now));
-        self.group.outstanding((!all_move).then_some(holder), at)
+        if all_move { self.group.outstanding(at) } else { self.group.outstanding_of(holder, at) }
     }
 
     /// Reserves shares of a counter from which holders come.

@@ -52,11 +52,20 @@ impl LedgerView {
         all.filter(move |(_, holding)| holding.expires > now)
     }
 
+    /// The unexpired holdings of this holder, as [`holdings`](LedgerView::holdings) has them.
+    pub(super) fn holdings_of(
+        &self,
+        holder: HolderId,
+        now: Micros,
+    ) -> impl Iterator<Item = &Holding> {
+        let lost = self.lost.iter().filter(move |(id, _)| *id == holder);
+        let all = self.snapshot.get(holder).into_iter().chain(lost.map(|(_, holding)| holding));
+        all.filter(move |holding| holding.expires > now)
+    }
+
     /// Whether there is an unexpired holding of this holder.
     pub(super) fn has(&self, holder: HolderId, now: Micros) -> bool {
-        let is_known = |(id, holding): &(HolderId, Holding)| *id == holder && holding.expires > now;
-        self.snapshot.get(holder).is_some_and(|holding| holding.expires > now)
-            || self.lost.iter().any(is_known)
+        self.holdings_of(holder, now).next().is_some()
     }
 
     /// The shares that no holder uses.
