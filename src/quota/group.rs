@@ -130,6 +130,8 @@ pub struct QuotaGroup {
     in_flight: Option<Quota>,
     /// Shares of another quota whose holders come from there. The ledger gets them with the next settlement.
     reserved: ReservedShares,
+    /// Whether they are more than what was free when they were sent for the last time.
+    moves_excess: bool,
     /// Whether every assignment is due.
     resend: bool,
     retry_at: Micros,
@@ -155,6 +157,7 @@ impl QuotaGroup {
             view: LedgerView::default(),
             in_flight: None,
             reserved: ReservedShares::default(),
+            moves_excess: false,
             resend: false,
             retry_at: Micros::ZERO,
             failed_reads: 0,
@@ -249,7 +252,10 @@ impl QuotaGroup {
             self.send(now, |holder| holder.until() > now);
         }
         let mut changes = self.changes(now);
-        changes.splice(0..0, self.reserved.send());
+        if !self.reserved.is_empty() {
+            self.moves_excess = self.reserved.sum() > self.free(now);
+            changes.splice(0..0, self.reserved.send());
+        }
         if changes.is_empty() && !self.must_read(now) {
             self.next = self.next_after(now);
             return None;
@@ -262,6 +268,12 @@ impl QuotaGroup {
             grace: self.config.grace,
             changes,
         })
+    }
+
+    /// Whether the settlement in flight puts more into the ledger than the quota, with holders that come from
+    /// another one.
+    pub fn moves_excess(&self) -> bool {
+        self.in_flight.is_some() && self.moves_excess && !self.reserved.is_empty()
     }
 
     fn retry_pause(&mut self) -> Micros {

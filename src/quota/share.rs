@@ -57,6 +57,12 @@ impl Quota {
         (share.ceil() as u64).min(SHARE_MAX)
     }
 
+    /// Whether its rate is lower than that of `other`.
+    pub fn is_lower_than(&self, other: &Quota) -> bool {
+        let product = |x: u64, y: Micros| u128::from(x) * u128::from(y.0);
+        product(self.requests, other.window) < product(other.requests, self.window)
+    }
+
     /// The rate of a share in hits per second, for metrics and pages only.
     pub fn rate_of(&self, share: u64) -> f64 {
         if self.window == Micros::ZERO {

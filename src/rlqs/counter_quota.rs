@@ -45,7 +45,8 @@ pub(super) struct CounterQuota {
     is_shadow: bool,
     /// How long an assignment is valid.
     ttl: Micros,
-    /// Whether a reload lowered the limit, and the sum of the shares has not fallen since.
+    /// Whether a reload lowered the limit, or moved more to this counter than its limit, and the sum of the
+    /// shares has not fallen since.
     was_lowered: bool,
 }
 
@@ -113,9 +114,7 @@ impl CounterQuota {
         if quota == self.quota {
             return false;
         }
-        let product = |requests: u64, window: Micros| u128::from(requests) * u128::from(window.0);
-        let (new, old) = (quota, self.quota);
-        self.was_lowered |= product(new.requests, old.window) < product(old.requests, new.window);
+        self.was_lowered |= quota.is_lower_than(&self.quota);
         self.group.set_quota(quota);
         self.quota = quota;
         true
@@ -162,8 +161,7 @@ impl CounterQuota {
 
     /// Reserves shares of a counter from which holders come.
     pub(super) fn reserve(&mut self, outstanding: &OutstandingShares, at: Micros) {
-        // What both limits allow may be more than this one, as after a lower limit.
-        self.was_lowered = true;
+        self.was_lowered |= self.quota.is_lower_than(outstanding.rate());
         self.group.reserve(outstanding, at);
     }
 
@@ -241,6 +239,14 @@ impl CounterQuota {
         self.group.present_use(self.group_now.max(self.offset.remote(now)))
     }
 
+    /// The next settlement, if one is due.
+    fn settlement(&mut self, at: Micros) -> Option<Settlement> {
+        let settlement = self.group.settlement(at);
+        // Holders of several counters move to this one. What these allow together is more than its limit.
+        self.was_lowered |= self.group.moves_excess();
+        settlement
+    }
+
     /// Settles with the memory ledger until nothing is due, unless it pauses.
     pub(super) fn settle_in_memory(
         &mut self,
@@ -253,7 +259,7 @@ impl CounterQuota {
         }
         let at = self.group_time(now, Some(ClockOffset::default()));
         for _ in 0..SETTLEMENTS_IN_A_ROW {
-            let Some(settlement) = self.group.settlement(at) else { break };
+            let Some(settlement) = self.settlement(at) else { break };
             metrics.count_moves(&settlement);
             let snapshot = self.ledger.settle(&settlement);
             metrics.settlements_ok.add();
@@ -280,7 +286,7 @@ impl CounterQuota {
         local: &mut Option<LocalShare>,
     ) -> Option<SettlementCall> {
         let waits = self.is_in_flight || now < self.settles_from();
-        let call = if waits { None } else { self.group.settlement(at) };
+        let call = if waits { None } else { self.settlement(at) };
         // A lowering is sent before the ledger answers, so that it does not use up the grace.
         self.deliver(now, local);
         let settlement = call?;

@@ -25,6 +25,7 @@ mod ceasing;
 mod dividing;
 mod flood;
 mod hostile;
+mod invariant;
 mod local;
 mod moving;
 mod overview;

@@ -23,6 +23,13 @@ struct OutstandingShare {
     left: Micros,
 }
 
+impl OutstandingShares {
+    /// The quota whose parts the shares are.
+    pub fn rate(&self) -> &Quota {
+        &self.rate
+    }
+}
+
 impl QuotaGroup {
     /// Whether the quota has this holder, also one of another instance.
     pub fn knows(&self, holder: HolderId, now: Micros) -> bool {

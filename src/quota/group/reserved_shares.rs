@@ -26,6 +26,15 @@ impl ReservedShares {
         self.holders.contains(&holder)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// The sum of the shares.
+    pub(super) fn sum(&self) -> u64 {
+        self.changes.iter().fold(0, |sum: u64, change| sum.saturating_add(change.share))
+    }
+
     /// The changes of a settlement.
     pub(super) fn send(&mut self) -> Vec<Change> {
         self.sent = self.changes.len();
