@@ -61,15 +61,11 @@ fn refused_names(process: &Process) -> u64 {
     process.engine.metrics().refused(RefusedReason::NameInUse)
 }
 
-/// Two Envoys with one name report to two processes, one 100 ms after the other. One gets a random name. The
-/// name stays claimed at its process, because other buckets of the stream may have it.
-#[test]
-fn a_name_is_used_by_one_envoy_only() {
-    let (all, _) = processes(2);
-    let mut streams: Vec<EnvoyStream> =
-        all.iter().map(|process| process.open(Some("same"))).collect();
+/// Five reports of each stream in 25 s, one process 100 ms after the other. Returns the last rates.
+fn reported(all: &[Process], streams: &mut [EnvoyStream]) -> [f64; 2] {
+    let mut rates = [0.0; 2];
     for _ in 0..5 {
-        for (process, stream) in all.iter().zip(&mut streams) {
+        for (process, stream) in all.iter().zip(&mut *streams) {
             newest(stream);
             stream.report(&report("d", &[("tenant=a", 600)])).expect("valid");
             process.settle();
@@ -79,13 +75,41 @@ fn a_name_is_used_by_one_envoy_only() {
             all[0].pass(250);
             all[1].settle();
         }
+        for (last, stream) in rates.iter_mut().zip(&mut *streams) {
+            *last = rate(stream).unwrap_or(*last);
+        }
     }
-    let refused: Vec<u64> = all.iter().map(refused_names).collect();
-    assert_eq!(refused.iter().sum::<u64>(), 1, "{refused:?}");
-    let process = &all[if refused[0] > 0 { 0 } else { 1 }];
-    let mut third = process.open(Some("same"));
+    rates
+}
+
+/// Two Envoys with one name report to two processes. One gets a random name. The name stays claimed at its
+/// process, because other buckets of the stream may have it. The random name is one of the stream: the next
+/// stream of this Envoy has the old name, and gets another one in the same way.
+#[test]
+fn a_name_is_used_by_one_envoy_only() {
+    let (all, _) = processes(2);
+    let refused = || [&all[0], &all[1]].map(refused_names);
+    let mut streams: Vec<EnvoyStream> =
+        all.iter().map(|process| process.open(Some("same"))).collect();
+    let mut renamed = 0;
+    for stream in 0..3 {
+        if stream > 0 {
+            streams.remove(renamed);
+            streams.insert(renamed, all[renamed].open(Some("same")));
+        }
+        let before = refused();
+        let rates = reported(&all, &mut streams);
+        let after = refused();
+        assert_eq!(after.iter().sum::<u64>(), before.iter().sum::<u64>() + 1, "{after:?}");
+        let sum: f64 = rates.iter().sum();
+        assert!((95.0..=100.0 + 1e-9).contains(&sum), "{rates:?} per second");
+        assert!(rates.iter().all(|rate| *rate > 0.0), "{rates:?} per second");
+        renamed = usize::from(after[1] > before[1]);
+    }
+    let before = refused_names(&all[renamed]);
+    let mut third = all[renamed].open(Some("same"));
     third.report(&report("d", &[("tenant=b", 1)])).expect("valid");
-    assert_eq!(refused_names(process), 2);
+    assert_eq!(refused_names(&all[renamed]), before + 1);
 }
 
 /// While the store fails, an Envoy keeps its share, unless the rule denies.
