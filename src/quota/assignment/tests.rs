@@ -33,6 +33,8 @@ fn a_share_becomes_a_bucket() {
         // Slow: the period of one token, rounded up.
         ((1, 1_000, 1, SHARES), (1, 1, 1_000)),
         ((1, 3_600, 1, SHARES), (1, 1, 3_600)),
+        ((1, 86_400, 1, SHARES), (1, 1, 86_400)),
+        ((1, 86_400, 1, SHARES / 3), (1, 1, 259_201)),
         ((7, 86_400, 1, SHARES), (1, 1, 12_343)),
         ((1, 3_600, 1, SHARES / 3), (1, 1, 10_801)),
         ((1, YEARS_8, 1, SHARES), (1, 1, 252_288_000)),
