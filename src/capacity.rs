@@ -126,8 +126,11 @@ pub struct RuleTraffic {
     pub rule: String,
     /// The mode.
     pub mode: &'static str,
-    /// Steps in Redis per second, of all instances. Those of a leased rule draw and return credits.
+    /// Steps in Redis per second, of all instances.
     pub steps_per_second: f64,
+    /// Those of them that draw and return the credits of a leased rule. The others are calls to counters
+    /// without credits.
+    pub credit_steps_per_second: f64,
     /// Those of the counter with most calls.
     pub hottest_counter_steps_per_second: f64,
 }

@@ -1,8 +1,9 @@
 //! Parts that tests of several modules share: a random number generator, a fake store, a simulated
-//! network of Redis nodes, a simulated bucket of an Envoy, and edges of calendar windows.
+//! network of Redis nodes, a simulated bucket of an Envoy, edges of calendar windows, and generated pages.
 
 mod calendar_edges;
 mod fake_store;
+pub(crate) mod generated_page;
 pub(crate) mod network;
 mod rng;
 pub(crate) mod simulated_bucket;

@@ -63,11 +63,15 @@ pub(super) struct CostByRate {
 }
 
 impl CostByRate {
-    /// CPU seconds of a call at `rate` calls per second: a power of the rate between the two, which is a
-    /// line in logarithms, and the nearer one outside.
+    /// CPU seconds of a call at `rate` calls per second: the power of the rate that both costs have, which is
+    /// a line in logarithms. Over the faster rate it is the cost of that rate, and under one call per
+    /// second that of one.
+    ///
+    /// The power continues under the slower rate, because calls still get colder there, and the fixed work
+    /// of a process, which is part of the cost, is shared by fewer calls.
     pub(super) fn at(&self, rate: f64) -> f64 {
         let ([slow, fast], [at_slow, at_fast]) = (self.rates, self.seconds);
-        let share = (rate.clamp(slow, fast) / slow).ln() / (fast / slow).ln();
+        let share = (rate.clamp(1.0, fast) / slow).ln() / (fast / slow).ln();
         at_slow * (at_fast / at_slow).powf(share)
     }
 
@@ -86,9 +90,11 @@ mod tests {
     }
 
     #[test]
-    fn cost_between_two_rates_is_a_power() {
+    fn cost_is_a_power_of_the_rate() {
         let cost = CostByRate { rates: [10.0, 1_000.0], seconds: [0.4, 0.1] };
-        for (rate, expected) in [(0.0, 0.4), (10.0, 0.4), (100.0, 0.2), (1e3, 0.1), (1e9, 0.1)] {
+        for (rate, expected) in
+            [(0.0, 0.8), (1.0, 0.8), (10.0, 0.4), (100.0, 0.2), (1e3, 0.1), (1e9, 0.1)]
+        {
             assert!(is_close(cost.at(rate), expected), "{rate}: {}", cost.at(rate));
         }
     }

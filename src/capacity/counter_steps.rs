@@ -16,6 +16,8 @@ pub(super) struct CounterSteps {
     background: f64,
     /// Those of a counter that has no place in the table of its mode. Workers send them.
     without_entry: f64,
+    /// Those of workers that draw and return credits.
+    credits: f64,
     /// The expected entries of the counter in that table.
     pub(super) entries: f64,
 }
@@ -46,12 +48,18 @@ impl CounterSteps {
         self.workers += counters * one.workers;
         self.background += counters * one.background;
         self.without_entry += counters * one.without_entry;
+        self.credits += counters * one.credits;
         self.entries += counters * one.entries;
     }
 
     /// The steps of workers and of the background thread, if the table has this part of the counters.
     pub(super) fn covered(&self, part: f64) -> (f64, f64) {
         (part * self.workers + (1.0 - part) * self.without_entry, part * self.background)
+    }
+
+    /// The steps that draw and return credits, if the table has this part of the counters.
+    pub(super) fn credits(&self, part: f64) -> f64 {
+        part * self.credits
     }
 }
 
@@ -75,6 +83,7 @@ fn exact(inputs: &Inputs, rule: &RuleLoad, load: CounterLoad) -> CounterSteps {
         workers: load.allowed() + ends + load.denials(full_counter_steps),
         background: 0.0,
         without_entry: load.per_second + ends,
+        credits: 0.0,
         entries: if full_counter_steps.is_some() { load.denied } else { 0.0 },
     }
 }
@@ -84,7 +93,7 @@ fn exact(inputs: &Inputs, rule: &RuleLoad, load: CounterLoad) -> CounterSteps {
 fn leased(inputs: &Inputs, rule: &RuleLoad, load: CounterLoad) -> CounterSteps {
     let direct = exact(inputs, rule, load).workers;
     let without_pool =
-        CounterSteps { workers: direct, background: 0.0, without_entry: direct, entries: 0.0 };
+        CounterSteps { workers: direct, without_entry: direct, ..CounterSteps::default() };
     if load.allowed() * seconds(POOL_GAP_MAX) < 1.0 {
         return without_pool;
     }
@@ -94,7 +103,7 @@ fn leased(inputs: &Inputs, rule: &RuleLoad, load: CounterLoad) -> CounterSteps {
         Some(window_refills(rule.window(), load) + load.denials(rule.full_counter_steps(inputs)))
     };
     let workers = refills.map_or(direct, |refills| refills.min(direct));
-    CounterSteps { workers, entries: 1.0, ..without_pool }
+    CounterSteps { workers, credits: workers, entries: 1.0, ..without_pool }
 }
 
 /// The seconds between two refills of a counter whose credits last for `DRAW_AHEAD`: the next refill
@@ -167,6 +176,7 @@ fn synced(rule: &RuleLoad, load: CounterLoad, interval: f64) -> CounterSteps {
         workers: load.per_second * (1.0 - exists),
         background: exists * (2.0 / interval + ends),
         without_entry: load.per_second,
+        credits: 0.0,
         entries: exists,
     }
 }

@@ -23,9 +23,8 @@ const INSTANCE_CALL_AT_8_LEAST: f64 = 3.25e-4;
 const INSTANCE_CALL_AT_1000_LEAST: f64 = 3.67e-5;
 /// The same at 8 calls per second, of the costliest algorithm.
 const INSTANCE_CALL_AT_8_MOST: f64 = 4.08e-4;
-/// The same at 500 calls per second: the most of "8 x 500: CPU s per 100 000" by algorithm and of "through
-/// Envoy, 500: CPU s of the service: weir, exact".
-const INSTANCE_CALL_AT_500_MOST: f64 = 8.63e-5;
+/// The same at 500 calls per second: "8 x 500: CPU s per 100 000", of the costliest algorithm.
+const INSTANCE_CALL_AT_500_MOST: f64 = 7.75e-5;
 
 /// The least and the most CPU seconds of an instance for a call with one step, by its calls per second.
 pub(super) const INSTANCE_LONE_CALL: [CostByRate; 2] = [
@@ -46,24 +45,24 @@ pub(super) const MEMORY_SHARE: f64 = 4.49e-1;
 /// The round trip of a call to Redis in seconds: "open: p50, us", of Redis less that of memory.
 pub(super) const ROUND_TRIP: f64 = 4.12e-5;
 
-/// CPU seconds of Redis for one step in a separate function call, in pipelines of 16: "one FCALL each".
-const REDIS_FUNCTION_CALL: f64 = 2.20e-6;
+/// CPU seconds of Redis for a function call of one step, in pipelines of 16: "one FCALL each".
+pub(super) const REDIS_FUNCTION_CALL: f64 = 2.20e-6;
 
-/// CPU seconds of Redis for a step in a batch with the cheapest counters: the least of "batches: Redis
-/// CPU s per million".
-pub(super) const REDIS_STEP_CHEAPEST: f64 = 6.50e-7;
-/// The same with the costliest counters: the most of them and of "saturated: Redis CPU s per million".
-pub(super) const REDIS_STEP_COSTLIEST: f64 = 2.61e-6;
+/// CPU seconds of Redis for each further step of a call, on a counter that the call mostly has already: from
+/// "batches: Redis CPU s per million: 10 counters, uniform".
+pub(super) const REDIS_STEP_CHEAPEST: f64 = 6.77e-7;
+/// The same on another counter: from "calls of 16 steps each".
+pub(super) const REDIS_STEP_COSTLIEST: f64 = 1.71e-6;
 
 /// CPU seconds of Redis for one step in a separate call, at 400 calls per second: the least by algorithm of
 /// "8 x 50: Redis CPU s per 100 000" and of "50 x 8".
 const REDIS_CALL_AT_400_LEAST: f64 = 2.65e-5;
 /// The most of them.
 const REDIS_CALL_AT_400_MOST: f64 = 5.08e-5;
-/// The same at 4 000 calls per second and more: the least of "8 x 500" and of "50 x 100".
+/// The same at 4 000 calls per second and more: the least of "8 x 500".
 const REDIS_CALL_AT_4000_LEAST: f64 = 2.04e-5;
 /// The most of them.
-const REDIS_CALL_AT_4000_MOST: f64 = 2.84e-5;
+const REDIS_CALL_AT_4000_MOST: f64 = 2.60e-5;
 
 /// The least and the most CPU seconds of Redis for one step in a separate function call, by the writes per
 /// second.
@@ -84,11 +83,6 @@ const FUNCTION_RATIO: f64 = 1.9;
 /// The cost of a call in the form that Redis runs, relative to that of a function.
 pub(super) fn form_ratio(uses_functions: bool) -> f64 {
     if uses_functions { 1.0 } else { SCRIPT_RATIO / FUNCTION_RATIO }
-}
-
-/// CPU seconds of Redis for a call without its steps.
-pub(super) fn redis_call(form_ratio: f64) -> f64 {
-    (form_ratio * REDIS_FUNCTION_CALL - REDIS_STEP_CHEAPEST).max(0.0)
 }
 
 /// Bytes that the memory of Redis grows by for a counter of a fixed window: docs/operate/scaling.md,

@@ -137,14 +137,16 @@ fn load(inputs: &Inputs, traffic: &Traffic, share: f64, groups: f64) -> PrimaryL
 
 /// The use of a primary by `calls` with `steps` in `writes`, all per second.
 ///
-/// A write wakes Redis up. Steps collect into one write while Redis is busy, so the lower bound has a
-/// wake-up for each write of one step, and at most those of the highest measured rate.
+/// The cost of a call includes its first step. A further step costs less, and least on a counter that the
+/// call has already. A write wakes Redis up. Steps collect into one write while Redis is busy, so the lower
+/// bound has a wake-up for each write of one step, and at most those of the highest measured rate.
 pub(super) fn cores(calls: f64, steps: f64, writes: f64, uses_functions: bool) -> Cores {
     let ratio = measured::form_ratio(uses_functions);
-    let call = measured::redis_call(ratio);
+    let call = ratio * measured::REDIS_FUNCTION_CALL;
+    let further_steps = (steps - calls).max(0.0);
     let needs = |step: f64, lone_call: &CostByRate, wake_ups: f64| {
-        let more = ratio * lone_call.at(writes) - call - measured::REDIS_STEP_COSTLIEST;
-        CoreNeeds { busy: calls * call + steps * step, wake_ups: wake_ups * more.max(0.0) }
+        let more = (ratio * lone_call.at(writes) - call).max(0.0);
+        CoreNeeds { busy: calls * call + further_steps * step, wake_ups: wake_ups * more }
     };
     let [least, most] = &measured::REDIS_LONE_CALL;
     let alone = if steps > 0.0 { writes / steps } else { 0.0 };

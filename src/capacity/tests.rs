@@ -125,7 +125,7 @@ fn full_counters_are_denied_from_memory() {
 
 #[test]
 fn one_counter_needs_another_mode() {
-    let one = |rate_limit: &str| on(&inputs(3e5, rate_limit, 1), 64, 48);
+    let one = |rate_limit: &str| on(&inputs(6e5, rate_limit, 1), 64, 48);
     let exact = one(EXACT);
     assert_eq!(exact.primaries_needed, None, "more primaries do not help");
     let first = &exact.bounds[0];

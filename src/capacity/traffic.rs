@@ -112,6 +112,7 @@ impl Traffic {
                 rule: rule.rule.clone(),
                 mode: rule.mode.name(),
                 steps_per_second: of_all * (workers + background + of_rule.what_if),
+                credit_steps_per_second: of_all * of_rule.all.credits(covered),
                 hottest_counter_steps_per_second: hottest,
             });
         }

@@ -7,27 +7,22 @@ const P50_US_MAX: f64 = 3e3;
 /// So is one that completes a smaller share of the offered calls, in percent.
 const ACHIEVED_MIN: f64 = 98.0;
 /// The loads at a fixed rate that constants come from, and their services.
-const PACED_LOADS: [(&str, &[&str]); 7] = [
+const PACED_LOADS: [(&str, &[&str]); 6] = [
     ("open", &["memory", "Redis"]),
     ("through Envoy, 500", &["weir from memory", "weir, exact"]),
     ("1 x 1000", &ALGORITHMS),
     ("8 x 50", &ALGORITHMS),
     ("50 x 8", &ALGORITHMS),
     ("8 x 500", &ALGORITHMS),
-    ("50 x 100", &ALGORITHMS),
 ];
 
 /// The algorithms of the small fleets.
 pub(super) const ALGORITHMS: [&str; 4] =
     ["weir, fixed_window", "weir, sliding_window", "weir, token_bucket", "weir, leaky_bucket"];
-/// The counters of the batches.
-pub(super) const BATCHES: [&str; 5] = [
-    "10 counters, uniform",
-    "10 counters, Zipf 1.0",
-    "1 000 counters, uniform",
-    "1 000 counters, Zipf 1.0",
-    "100 000 counters, Zipf 1.0",
-];
+/// The counters of the batches that a cost comes from.
+const CHEAPEST_BATCH: &str = "10 counters, uniform";
+/// The steps of the calls that a cost comes from.
+const CALL_STEPS: f64 = 16.0;
 
 const FIGURES: &str = include_str!("../../../docs/design/performance/capacity.csv");
 
@@ -64,7 +59,7 @@ fn constants(figures: &str) -> Result<Vec<(&'static str, String)>, String> {
     let get = |name: &str| median(figures, name).ok_or_else(|| format!("no figure {name}"));
     let saturated = |name: &str| get(&format!("saturated: CPU s per 100 000: {name}"));
     let of_envoy = |name: &str| get(&format!("through Envoy, 500: CPU s of the service: {name}"));
-    let of_batch = |name: &str| get(&format!("batches: Redis CPU s per million: {name}"));
+    let of_batch = |what: &str| get(&format!("batches: {what}: {CHEAPEST_BATCH}"));
     let of_fleet = |what: &str| -> Result<Vec<f64>, String> {
         let of = |algorithm: &str| get(&format!("{what} per 100 000: {algorithm}"));
         ALGORITHMS.into_iter().map(of).collect()
@@ -74,9 +69,15 @@ fn constants(figures: &str) -> Result<Vec<(&'static str, String)>, String> {
     };
     let slow = of_fleet("50 x 8: CPU s")?;
     let redis_slow = of_fleets("8 x 50: Redis CPU s", "50 x 8: Redis CPU s")?;
-    let redis_fast = of_fleets("8 x 500: Redis CPU s", "50 x 100: Redis CPU s")?;
-    let batches: Vec<f64> = BATCHES.into_iter().map(of_batch).collect::<Result<_, _>>()?;
-    let saturated_redis = get("saturated: Redis CPU s per million")?;
+    let redis_fast = of_fleet("8 x 500: Redis CPU s")?;
+    let function_call = get("one FCALL each: Redis CPU s per million")?;
+    // A call of `steps` steps, each at this cost, costs as much as a call of one step and the others.
+    let further_step =
+        |cost: f64, steps: f64| ((steps * cost - function_call) / (steps - 1.0)).max(0.0);
+    let cheapest =
+        further_step(of_batch("Redis CPU s per million")?, of_batch("decisions per script call")?);
+    let costliest =
+        further_step(get("calls of 16 steps each: Redis CPU s per million")?, CALL_STEPS);
     let costs = [
         ("INSTANCE_IDLE", get("idle: CPU, %")? / 100.0),
         ("INSTANCE_RESIDENT", get("idle: resident, MiB")? * 1_048_576.0),
@@ -85,15 +86,12 @@ fn constants(figures: &str) -> Result<Vec<(&'static str, String)>, String> {
         ("INSTANCE_CALL_AT_8_LEAST", least(&slow) / 1e5),
         ("INSTANCE_CALL_AT_8_MOST", most(&slow) / 1e5),
         ("INSTANCE_CALL_AT_1000_LEAST", least(&of_fleet("1 x 1000: CPU s")?) / 1e5),
-        (
-            "INSTANCE_CALL_AT_500_MOST",
-            most(&of_fleet("8 x 500: CPU s")?).max(of_envoy("weir, exact")?) / 1e5,
-        ),
+        ("INSTANCE_CALL_AT_500_MOST", most(&of_fleet("8 x 500: CPU s")?) / 1e5),
         ("MEMORY_SHARE", (of_envoy("weir from memory")? / of_envoy("weir, exact")?).min(1.0)),
         ("ROUND_TRIP", (get("open: p50, us: Redis")? - get("open: p50, us: memory")?) / 1e6),
-        ("REDIS_FUNCTION_CALL", get("one FCALL each: Redis CPU s per million")? / 1e6),
-        ("REDIS_STEP_CHEAPEST", least(&batches) / 1e6),
-        ("REDIS_STEP_COSTLIEST", most(&batches).max(saturated_redis) / 1e6),
+        ("REDIS_FUNCTION_CALL", function_call / 1e6),
+        ("REDIS_STEP_CHEAPEST", cheapest / 1e6),
+        ("REDIS_STEP_COSTLIEST", costliest / 1e6),
         ("REDIS_CALL_AT_400_LEAST", least(&redis_slow) / 1e5),
         ("REDIS_CALL_AT_400_MOST", most(&redis_slow) / 1e5),
         ("REDIS_CALL_AT_4000_LEAST", least(&redis_fast) / 1e5),
@@ -143,8 +141,10 @@ fn with_figure(name: &str, value: f64) -> String {
 #[test]
 fn constants_come_from_their_figures() {
     let batch = "batches: Redis CPU s per million: 10 counters, uniform";
+    let of_16 = "calls of 16 steps each: Redis CPU s per million";
+    let function_call = figure("one FCALL each: Redis CPU s per million");
     let lone = "50 x 8: CPU s per 100 000: weir, leaky_bucket";
-    let envoy = "through Envoy, 500: CPU s of the service: weir, exact";
+    let fast = "8 x 500: CPU s per 100 000: weir, token_bucket";
     let redis = "8 x 500: Redis CPU s per 100 000: weir, token_bucket";
     for (name, value, constant, expected) in [
         ("idle: CPU, %", 0.5, "INSTANCE_IDLE", "5.00e-3"),
@@ -153,13 +153,12 @@ fn constants_come_from_their_figures() {
         ("saturated: CPU s per 100 000: Redis", 0.6011, "INSTANCE_CALL_WITH_STEP", "6.01e-6"),
         (lone, 1e3, "INSTANCE_CALL_AT_8_MOST", "1.00e-2"),
         (lone, 1e-2, "INSTANCE_CALL_AT_8_LEAST", "1.00e-7"),
-        (envoy, 1e3, "INSTANCE_CALL_AT_500_MOST", "1.00e-2"),
+        (fast, 1e3, "INSTANCE_CALL_AT_500_MOST", "1.00e-2"),
         (redis, 1e3, "REDIS_CALL_AT_4000_MOST", "1.00e-2"),
         (redis, 1e-2, "REDIS_CALL_AT_4000_LEAST", "1.00e-7"),
         ("one FCALL each: Redis CPU s per million", 11.09, "REDIS_FUNCTION_CALL", "1.11e-5"),
-        (batch, 0.01, "REDIS_STEP_CHEAPEST", "1.00e-8"),
-        (batch, 1e3, "REDIS_STEP_COSTLIEST", "1.00e-3"),
-        ("saturated: Redis CPU s per million", 1e3, "REDIS_STEP_COSTLIEST", "1.00e-3"),
+        (batch, 0.01, "REDIS_STEP_CHEAPEST", "0.00e0"),
+        (of_16, (function_call + 15.0 * 2.0) / 16.0, "REDIS_STEP_COSTLIEST", "2.00e-6"),
     ] {
         let found = constants(&with_figure(name, value)).expect("all figures");
         let found = found.iter().find(|(found, _)| *found == constant);
