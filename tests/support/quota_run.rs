@@ -280,9 +280,12 @@ impl Run {
             let step = steps.iter().rfind(|(first, _)| *first <= second);
             let step = step.map_or("", |(_, name)| *name);
             for (envoy, actions) in actions.iter().enumerate() {
+                // No field is quoted, so none may have a comma.
+                assert_eq!(row.split(',').count(), CSV_HEAD.split(',').count(), "{row}");
+                text += &row;
                 let sample = record.second(envoy, second);
                 let assigned = rate_at(actions, self.instant(second));
-                text += &format!(
+                let row = format!(
                     "{commit},{part},{step},{},{quota},{second},{},{},{},{},{assigned:.1}\n",
                     self.version,
                     envoy + 1,

@@ -183,7 +183,7 @@ impl Course {
         &mut self,
         start: impl FnOnce() -> SocketAddr,
     ) -> Result<(), String> {
-        let second = self.step("F, fallbacks");
+        let second = self.step("F with fallbacks");
         let address = start();
         self.run.retarget(address);
         self.run.answers_again(Instant::now() + LEARNT);
