@@ -8,7 +8,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::course::Course;
-use super::{QUOTA, TTL, check_invariant, first_in_memory, in_memory, on_redis, three};
+use super::{
+    QUOTA, TTL, check_invariant, check_invariant_in_use, first_in_memory, in_memory, on_redis,
+    three,
+};
 use crate::support::envoy::{NEWEST, OF_GATEWAY, OLDEST};
 use crate::support::on_redis::ready;
 use crate::support::quota_run::record::check;
@@ -100,6 +103,7 @@ fn rlqs_passes_the_acceptance() {
     fallbacks(&mut results);
     many_buckets(&mut results);
     control(&mut results);
+    results.add("A, invariant", check_invariant_in_use(&weir));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/rlqs");
     let save = |name: &str, text: &str| {
         write(folder.join(name), text).expect("a file that can be written");

@@ -15,14 +15,23 @@ impl Metrics {
 
     /// The sum over all series of `name` that have every one of `labels`, written as in the text.
     pub(crate) fn sum(&self, name: &str, labels: &[&str]) -> u64 {
+        self.values_of(name, labels).map(|value| value as u64).sum()
+    }
+
+    /// The largest of these series. It may be a fraction.
+    pub(crate) fn largest(&self, name: &str, labels: &[&str]) -> f64 {
+        self.values_of(name, labels).fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    fn values_of(&self, name: &str, labels: &[&str]) -> impl Iterator<Item = f64> {
         assert!(self.0.contains(&format!("# TYPE {name} ")), "there is no {name}");
-        let series = self.0.lines().filter_map(|line| {
+        let series = self.0.lines().filter_map(move |line| {
             let rest = line.strip_prefix(name)?;
             let (of, value) = rest.rsplit_once(' ')?;
             let has_all = labels.iter().all(|label| of.contains(label));
             (of.is_empty() || of.starts_with('{') && has_all).then_some(value)
         });
-        series.map(|value| value.parse::<f64>().expect("a number") as u64).sum()
+        series.map(|value| value.parse().expect("a number"))
     }
 
     /// The upper bound of the slowest sample of all series of a histogram. It is infinite if the
