@@ -1,5 +1,6 @@
 //! Real Envoys with load that share a quota by RLQS: what each was assigned, and what it admitted.
 
+mod answers;
 pub(crate) mod assigned;
 mod envoy_config;
 mod frames;
@@ -13,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::envoy::Envoy;
+use answers::{ANSWER_MAX, check_answers};
 use assigned::{Sent, rate_at};
 use envoy_config::{Endpoint, config};
 use load::Load;
@@ -23,11 +25,6 @@ pub(crate) use envoy_config::{DOMAIN, Fallback};
 
 /// Time from the last Envoy's start to the first request.
 const SETUP: Duration = Duration::from_millis(500);
-/// The interval of Envoy's reports, and the time after which one is answered.
-const INTERVAL: Duration = Duration::from_secs(5);
-const ANSWER: Duration = Duration::from_secs(1);
-/// Time after which a report without any answer has none.
-const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// Time after which the requests of a second are answered.
 const ANSWERED: Duration = Duration::from_millis(200);
 
@@ -223,8 +220,8 @@ impl Run {
         Ok(())
     }
 
-    /// Fails if a message to an Envoy lacked what Envoy needs, if a report had no answer, or if the answer
-    /// expires before the report after the next one.
+    /// Fails if a message to an Envoy lacked what Envoy needs, if a report had no answer, or if what an Envoy
+    /// was sent expires too early.
     pub(crate) fn check_messages(&self) -> Result<(), String> {
         let mut errors: Vec<String> =
             self.nodes.iter().flat_map(|node| &node.taps).flat_map(Tap::errors).collect();
@@ -233,24 +230,17 @@ impl Run {
         for (envoy, actions) in actions.iter().enumerate() {
             sent += actions.len();
             let ends = self.nodes[envoy].killed.unwrap_or(now);
-            for Report { at, .. } in self.reports(envoy) {
-                let within = |time: Duration| {
-                    let after = move |sent: &&Sent| sent.at >= at && sent.at < at + time;
-                    actions.iter().filter(after).filter_map(|sent| Some(sent.assigned?.ttl)).max()
-                };
-                if let Some(ttl) = within(ANSWER).filter(|ttl: &Duration| *ttl < 2 * INTERVAL) {
-                    errors.push(format!("Envoy {envoy}: a report was answered for {ttl:?}"));
-                }
+            let needs_answer = |at: Instant| {
                 let is_silent = self.silent.iter().any(|(from, to)| (*from..*to).contains(&at));
-                if at + ANSWER_MAX > ends || is_silent {
-                    continue;
-                }
-                answered += 1;
-                if within(ANSWER_MAX).is_none() {
-                    let second = self.second_of(at);
-                    errors.push(format!("Envoy {envoy}: no answer to a report in second {second}"));
-                }
-            }
+                at + ANSWER_MAX <= ends && !is_silent
+            };
+            let found = check_answers(&self.reports(envoy), actions, needs_answer);
+            answered += found.answered;
+            errors.extend(
+                found.errors.into_iter().map(|(at, what)| {
+                    format!("Envoy {envoy}, second {}: {what}", self.second_of(at))
+                }),
+            );
         }
         record::check(sent > 0 && answered > 0 && errors.is_empty(), || {
             format!("{sent} actions, {answered} reports that need an answer, {errors:#?}")
@@ -280,9 +270,6 @@ impl Run {
             let step = steps.iter().rfind(|(first, _)| *first <= second);
             let step = step.map_or("", |(_, name)| *name);
             for (envoy, actions) in actions.iter().enumerate() {
-                // No field is quoted, so none may have a comma.
-                assert_eq!(row.split(',').count(), CSV_HEAD.split(',').count(), "{row}");
-                text += &row;
                 let sample = record.second(envoy, second);
                 let assigned = rate_at(actions, self.instant(second));
                 let row = format!(
@@ -293,6 +280,9 @@ impl Run {
                     sample.admitted,
                     sample.denied,
                 );
+                // No field is quoted, so none may have a comma.
+                assert_eq!(row.split(',').count(), CSV_HEAD.split(',').count(), "{row}");
+                text += &row;
             }
         }
         text

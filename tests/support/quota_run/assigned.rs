@@ -97,3 +97,60 @@ pub(crate) fn largest_sum(envoys: &[Vec<Sent>], end: Instant) -> f64 {
     let sum = |now: Instant| envoys.iter().map(|actions| rate_at(actions, now)).sum();
     instants.map(sum).fold(0.0, f64::max)
 }
+
+#[cfg(test)]
+mod tests {
+    use envoy_types::pb::envoy::service::rate_limit_quota::v3 as rlqs;
+    use envoy_types::pb::envoy::r#type::v3::RateLimitStrategy;
+    use envoy_types::pb::envoy::r#type::v3::rate_limit_strategy::RequestsPerTimeUnit;
+    use envoy_types::pb::google::protobuf::{Duration as WireDuration, UInt32Value};
+    use rlqs::BucketId;
+    use rlqs::rate_limit_quota_response::bucket_action::QuotaAssignmentAction;
+
+    use super::*;
+
+    fn seconds(seconds: i64) -> Option<WireDuration> {
+        Some(WireDuration { seconds, nanos: 0 })
+    }
+
+    /// What is wrong with an assignment of a strategy for some seconds.
+    fn wrong(strategy: Strategy, ttl: i64) -> Option<String> {
+        let assignment = QuotaAssignmentAction {
+            assignment_time_to_live: seconds(ttl),
+            rate_limit_strategy: Some(RateLimitStrategy { strategy: Some(strategy) }),
+        };
+        let bucket = [("tenant".to_owned(), "a".to_owned())].into();
+        let action = BucketAction {
+            bucket_id: Some(BucketId { bucket }),
+            bucket_action: Some(Kind::QuotaAssignmentAction(assignment)),
+        };
+        Sent::read(Instant::now(), action).err()
+    }
+
+    #[test]
+    fn each_bad_message_is_noticed() {
+        let bucket = |fill: Option<u32>, interval| {
+            let tokens_per_fill = fill.map(|value| UInt32Value { value });
+            Strategy::TokenBucket(TokenBucket {
+                max_tokens: 1,
+                tokens_per_fill,
+                fill_interval: interval,
+            })
+        };
+        let per_unit = RequestsPerTimeUnit { requests_per_time_unit: 5, time_unit: 1 };
+        assert_eq!(wrong(bucket(Some(5), seconds(1)), 10), None);
+        let table = [
+            (bucket(Some(5), seconds(0)), 10, "less than a second"),
+            (bucket(Some(5), None), 10, "no interval"),
+            (bucket(None, seconds(1)), 10, "no tokens per fill"),
+            (bucket(Some(0), seconds(1)), 10, "never fills"),
+            (Strategy::RequestsPerTimeUnit(per_unit), 10, "no such strategy"),
+            (Strategy::BlanketRule(7), 10, "an unknown rule"),
+            (bucket(Some(5), seconds(1)), 0, "expires at once"),
+        ];
+        for (strategy, ttl, expected) in table {
+            let wrong = wrong(strategy, ttl).expect(expected);
+            assert!(wrong.contains(expected), "{expected}: {wrong}");
+        }
+    }
+}
