@@ -19,6 +19,9 @@ const USED: RangeInclusive<f64> = QUOTA as f64 * 0.95..=QUOTA as f64 * 1.01;
 /// Time after which a change of demand has moved shares: one report and 3 s.
 const MOVED: usize = 8;
 
+/// Time from one report to the next, in seconds.
+const REPORT: usize = 5;
+
 /// How long a weir that counts in memory learns shares after its start: the life of an assignment and a second.
 const LEARNT: Duration = Duration::from_secs(11);
 
@@ -57,14 +60,17 @@ impl Course {
         record.served(2, span)
     }
 
-    /// Step B: demands of 50, 400 and 50.
+    /// Step B: demands of 50, 400 and 50. The first report after the change shows a little of the demand before,
+    /// which is lost to the others until the next one. After that, at least 95 % of the quota is used.
     pub(super) fn swapped(&mut self, seconds: usize) -> Result<(), String> {
         let second = self.step("B");
         self.run.demand(&[50, 400, 50]);
         let span = self.passed(second + MOVED, seconds);
         let record = self.run.record();
         record.at_most(MOST, second..span.end)?;
-        self.swapped_shares(span)
+        self.swapped_shares(span)?;
+        let span = self.passed(second + MOVED + REPORT, 4);
+        self.run.record().mean(USED, span)
     }
 
     /// The shares of step B.
@@ -108,6 +114,17 @@ impl Course {
         Ok(())
     }
 
+    /// What living Envoys admit in the next 4 s after one has got the share of another: `receiver` at least
+    /// `rate`, the others what they want, and all together at least 95 % of the quota.
+    fn living_shares(&self, receiver: usize, rate: f64) -> Result<(), String> {
+        let span = self.passed(self.run.second() + 1, 4);
+        let record = self.run.record();
+        record.mean(USED, span.clone())?;
+        record.at_least(receiver, rate, span.clone())?;
+        let mut others = self.run.alive().into_iter().filter(|envoy| *envoy != receiver);
+        others.try_for_each(|envoy| record.served(envoy, span.clone()))
+    }
+
     /// Step D: an Envoy is killed. When its last assignment has expired, and at most 2 s later, `receiver`
     /// has at least `rate`.
     pub(super) fn envoy_killed(
@@ -122,6 +139,7 @@ impl Course {
         until(Instant::now() + ttl + Duration::from_secs(2));
         let assigned = self.run.assigned(receiver);
         check(assigned >= rate, || format!("{assigned} of at least {rate} are assigned"))?;
+        self.living_shares(receiver, rate)?;
         self.run.record().at_most(MOST, second..self.run.second())
     }
 
@@ -221,6 +239,7 @@ impl Course {
         let lost: Vec<usize> = self.run.alive().into_iter().filter(|one| !is_back(one)).collect();
         check(lost.is_empty(), || format!("Envoys {lost:?} have no stream"))?;
         check(assigned >= rate, || format!("{assigned} of at least {rate} are assigned"))?;
+        self.living_shares(receiver, rate)?;
         let end = self.run.second();
         self.run.record().at_most_in_any(MOST, second..end)?;
         Ok(weir)
@@ -236,6 +255,7 @@ impl Course {
         let right = second + ttl.as_secs() as usize + 7;
         let span = self.passed(right, 4);
         self.run.record().at_most(MOST, second..span.end)?;
+        self.run.record().mean(USED, span.clone())?;
         self.swapped_shares(span)?;
         self.run.check_alive()
     }
