@@ -6,17 +6,18 @@
 
 mod acceptance;
 mod course;
+mod many_buckets;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::support::envoy::NEWEST;
 use crate::support::on_redis::over;
-use crate::support::quota_run::{DOMAIN, Run, full_quota};
 use crate::support::quota_run::record::check;
+use crate::support::quota_run::{DOMAIN, Run, full_quota};
 use crate::support::schedule::exclusive;
-use crate::support::weir::{Setup, Weir};
 use crate::support::weir::metrics::Metrics;
+use crate::support::weir::{Setup, Weir};
 use course::Course;
 
 /// The quota of all Envoys, in requests per second. A fifth more may be admitted in a second.
@@ -90,8 +91,8 @@ fn three_envoys_never_exceed_one_quota() -> Result<(), String> {
     // Envoys report every 5 s from their first request on. A change of demand in the middle of that time
     // is in two reports, and takes 5 s longer.
     course.steady(10, 5)?;
-    course.swapped(1)?;
     check_invariant_in_use(&weir)?;
+    course.swapped(1)?;
     course.envoy_killed(2, 1, 220.0, TTL)?;
     course.check_sum()?;
     check_invariant(&weir)?;

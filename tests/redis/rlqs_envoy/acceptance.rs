@@ -1,13 +1,13 @@
 //! The whole acceptance, with its table and chart.
 
-use std::collections::BTreeMap;
 use std::fs::write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::course::Course;
+use super::many_buckets::many_buckets;
 use super::{
     QUOTA, TTL, check_invariant, check_invariant_in_use, first_in_memory, in_memory, on_redis,
     three,
@@ -15,13 +15,9 @@ use super::{
 use crate::support::envoy::{NEWEST, OF_GATEWAY, OLDEST};
 use crate::support::on_redis::ready;
 use crate::support::quota_run::record::check;
-use crate::support::quota_run::{
-    CSV_HEAD, Fallback, NodeSetup, Run, address, full_quota, until as until_instant,
-};
+use crate::support::quota_run::{CSV_HEAD, Fallback, NodeSetup, Run, address, full_quota};
 use crate::support::redis::server::Server;
 use crate::support::schedule::exclusive;
-use crate::support::wait::until;
-use crate::support::weir::Weir;
 
 /// An Envoy between the others, which `make rlqs` fetches.
 const BETWEEN: &str = "1.38.3";
@@ -29,23 +25,11 @@ const BETWEEN: &str = "1.38.3";
 /// The life of an assignment by default.
 const DEFAULT_TTL: Duration = Duration::from_secs(12);
 
-/// How long freed memory may stay resident in step I.
-const RETURNED: Duration = Duration::from_secs(3);
-
-/// The least memory of a bucket: docs/design/rlqs.md measures 944 bytes and more.
-const BUCKET_BYTES_MIN: u64 = 944;
-
-/// `rlqs.idle_timeout` in step I.
-const IDLE: Duration = Duration::from_secs(15);
-
 /// What an Envoy allows per second after its last assignment, in the steps with fallbacks.
 const ISLAND: u32 = 30;
 
-/// Buckets in step I.
-const BUCKETS: usize = 2_000;
-
 /// The results of all steps. Later steps run after a failure too.
-struct Results {
+pub(super) struct Results {
     /// The commit of weir, as Git describes it.
     commit: String,
     failures: Vec<String>,
@@ -53,7 +37,7 @@ struct Results {
 }
 
 impl Results {
-    fn add(&mut self, step: &str, result: Result<(), String>) {
+    pub(super) fn add(&mut self, step: &str, result: Result<(), String>) {
         match result {
             Ok(()) => eprintln!("{step}: passed"),
             Err(error) => {
@@ -103,7 +87,6 @@ fn rlqs_passes_the_acceptance() {
     fallbacks(&mut results);
     many_buckets(&mut results);
     control(&mut results);
-    results.add("A, invariant", check_invariant_in_use(&weir));
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guides/rlqs");
     let save = |name: &str, text: &str| {
         write(folder.join(name), text).expect("a file that can be written");
@@ -121,6 +104,7 @@ fn all_steps(results: &mut Results) {
     let weir = first_in_memory();
     let mut course = three(NEWEST, weir.grpc);
     results.add("A", course.steady(10, 10));
+    results.add("A, invariant", check_invariant_in_use(&weir));
     results.add("B", course.swapped(10));
     results.add("C", course.two_large(7));
     results.add("D", course.envoy_killed(0, 1, 220.0, TTL));
@@ -220,88 +204,6 @@ fn fallbacks(results: &mut Results) {
     }
     results.add("fallbacks, K", course.check_messages());
     results.save("fallbacks", &mut course);
-}
-
-/// Step I.
-fn many_buckets(results: &mut Results) {
-    let idle = format!("{}s", IDLE.as_secs());
-    let weir = in_memory().env("WEIR__RLQS__RELEARN", "false");
-    let weir = weir.env("WEIR__RLQS__IDLE_TIMEOUT", &idle).start();
-    let tenants: Vec<String> = (0..BUCKETS).map(|number| format!("tenant-{number}")).collect();
-    let mut weir = weir;
-    let services = &[weir.grpc][..];
-    let envoy = Run::own_addresses(&[(services, 800)]);
-    let mut run = Run::of_tenants(NEWEST, &envoy, &tenants);
-    run.until_second(6);
-    let first = emptied(results, &mut run, &mut weir, BUCKETS);
-    results.add("I, assigned in 1 s, abandoned when idle", buckets(&run));
-    // The same buckets once more: the memory of the first time, with what connections need, suffices.
-    run.demand(&[800]);
-    run.until_second(run.second() + 6);
-    let full = weir.process().resident_kib();
-    let second = emptied(results, &mut run, &mut weir, 2 * BUCKETS);
-    eprintln!(
-        "I: {first} KiB are resident after all buckets, {full} with them again, then {second}"
-    );
-    results.add(
-        "I, memory",
-        check(is_returned(first, second), || format!("{second} KiB, {first} before")),
-    );
-    // The control: a server that keeps its buckets.
-    let kept = first + BUCKETS as u64 * BUCKET_BYTES_MIN / 1_024;
-    results.add(
-        "control, I fails",
-        check(!is_returned(first, kept), || format!("{kept} KiB, {first} before")),
-    );
-}
-
-/// Ends the demand, and waits until this number of buckets was abandoned in all, and no quota is left. Returns
-/// the resident memory in KiB.
-fn emptied(results: &mut Results, run: &mut Run, weir: &mut Weir, abandoned: usize) -> u64 {
-    run.demand(&[0]);
-    let sent = || run.actions()[0].iter().filter(|sent| sent.assigned.is_none()).count();
-    until("weir abandons all buckets", || sent() >= abandoned);
-    // The ledgers keep the holders of abandoned buckets until their shares have expired.
-    until("no quota is left", || weir.metric("weir_rlqs_quotas", &[]) == 0);
-    let left = weir.metric("weir_rlqs_buckets", &[]);
-    results.add("I, no bucket is left", check(left == 0, || format!("{left} buckets")));
-    // The allocator returns freed memory after a second.
-    until_instant(Instant::now() + RETURNED);
-    weir.process().resident_kib()
-}
-
-/// Whether the memory of buckets is free again.
-fn is_returned(before: u64, after: u64) -> bool {
-    after <= before + BUCKETS as u64 * BUCKET_BYTES_MIN / 1_024 / 2
-}
-
-/// Each bucket was assigned a rate within 1 s, and abandoned no sooner than its idle timeout.
-fn buckets(run: &Run) -> Result<(), String> {
-    let mut reports = BTreeMap::new();
-    for report in run.reports(0) {
-        let id = report.usage.bucket_id.clone().unwrap_or_default().bucket;
-        let id: BTreeMap<String, String> = id.into_iter().collect();
-        let asked = report.usage.num_requests_allowed + report.usage.num_requests_denied > 0;
-        let (_, last) = reports.entry(id).or_insert((report.at, report.at));
-        if asked {
-            *last = report.at;
-        }
-    }
-    check(reports.len() == BUCKETS, || format!("{} buckets", reports.len()))?;
-    let (actions, mut assigned) = (run.actions(), BTreeMap::new());
-    for sent in &actions[0] {
-        let (first, last) = reports.get(&sent.bucket).ok_or("an unknown bucket")?;
-        if sent.assigned.is_none() {
-            let idle = sent.at - *last;
-            check(idle + Duration::from_millis(500) >= IDLE, || format!("idle for {idle:?}"))?;
-        } else {
-            assigned.entry(&sent.bucket).or_insert(sent.at - *first);
-        }
-    }
-    let slowest = assigned.values().max().copied().unwrap_or_default();
-    check(assigned.len() == BUCKETS && slowest <= Duration::from_secs(1), || {
-        format!("{} buckets were assigned a rate, the last after {slowest:?}", assigned.len())
-    })
 }
 
 /// The same checks with a server that does not divide. They must fail.
