@@ -12,7 +12,7 @@ on a weir that counts in memory, and traces all turns by the kernel's tracepoint
 It prints the longest turns. The time in which the scheduler ran another thread on the core is given apart: it says
 how busy the machine was. Time in which the thread itself waited, for a lock or for memory, is part of the turn. So
 is time in which the processor did nothing for this machine: interrupts, and the hypervisor. `steal` of /proc/stat
-counts only a part of that. So controls run before and after the load, each for half as long: on each core a
+counts only a part of that, in steps of 10 ms. So controls run before and after the load, each for half as long: on each core a
 loop that does nothing but read the CPU time of its thread. Its longest step is a pause of the machine.
 
 It needs root, perf, and tracefs at /sys/kernel/tracing.
@@ -26,6 +26,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from weir_process import TIMEOUT, Weir
@@ -37,6 +38,8 @@ NEW_CALLS = 5_000
 NEW_COUNTERS = 10
 RULES = 10_000
 LONGEST = 5
+# Seconds between two looks at what the hypervisor took.
+SAMPLE = 0.1
 # Steps of the control that are counted, in nanoseconds.
 STEP_MIN = 100_000
 
@@ -53,23 +56,28 @@ class Turns:
         self.began = None
         self.left = None
         self.preempted = 0.0
+        self.waited = 0.0
         self.turns = []
 
     def begin(self, now):
-        self.began, self.left, self.preempted = now, None, 0.0
+        self.began, self.left, self.preempted, self.waited = now, None, 0.0, 0.0
 
     def switched_out(self, now, state):
-        # Other states than R: the thread waits for something, which is a part of its turn.
-        self.left = now if state.startswith("R") else None
+        self.left = (now, state.startswith("R"))
 
     def switched_in(self, now):
         if self.left is not None:
-            self.preempted += now - self.left
+            since, is_ready = self.left
+            # Otherwise the thread waited for something, which is a part of its turn.
+            if is_ready:
+                self.preempted += now - since
+            else:
+                self.waited += now - since
             self.left = None
 
     def end(self, now):
         if self.began is not None:
-            self.turns.append((now - self.began - self.preempted, self.preempted, self.began))
+            self.turns.append((now - self.began - self.preempted, self.preempted, self.began, self.waited))
         self.began = None
 
 
@@ -146,6 +154,31 @@ def steal():
     """Seconds that the hypervisor took from this machine so far."""
     fields = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()
     return int(fields[8]) / os.sysconf("SC_CLK_TCK")
+
+
+class StealSamples:
+    """What the hypervisor took in each SAMPLE of a `with` block."""
+
+    def __enter__(self):
+        self.samples = []
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+    def _run(self):
+        while not self.ended.wait(SAMPLE):
+            self.samples.append((time.clock_gettime(time.CLOCK_MONOTONIC), steal()))
+
+    def around(self, began, ended):
+        """What it took in the samples from `began` to `ended`, on all cores."""
+        before = [taken for at, taken in self.samples if at <= began]
+        after = [taken for at, taken in self.samples if at >= ended]
+        return after[0] - before[-1] if before and after else 0.0
 
 
 def rule_file(folder, number):
@@ -243,7 +276,8 @@ def main():
     seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 60
     before = control(seconds / 2)
     stolen = steal()
-    lines, reloads = measure(sys.argv[1], seconds)
+    with StealSamples() as samples:
+        lines, reloads = measure(sys.argv[1], seconds)
     stolen = steal() - stolen
     after = control(seconds / 2)
     threads = turns_of(lines)
@@ -260,10 +294,12 @@ def main():
         since = [longest[2] - reload for reload in reloads if longest[2] >= reload]
         reloaded = f"{min(since):.2f}" if since else "before the first"
         print(f"| {name} | {len(busy)} | {at(0.99):.0f} | {at(0.9999):.0f} | {longest[0] * 1e6:.0f} | {reloaded} |")
-    print(f"\nThe hypervisor took {stolen:.2f} s. The longest turns: busy, other threads on the core meanwhile, us")
+    print(f"\nThe hypervisor took {stolen:.2f} s. The longest turns, us, of it waiting, other threads on the core")
+    print("meanwhile, and what the hypervisor took of all cores in that tenth of a second:")
     every = sorted((turn for thread in threads.values() for turn in thread.turns), reverse=True)[:LONGEST]
-    for busy, preempted, _ in every:
-        print(f"- {busy * 1e6:.0f}, {preempted * 1e6:.0f}")
+    for busy, preempted, began, waited in every:
+        taken = samples.around(began, began + busy + preempted)
+        print(f"- {busy * 1e6:.0f}, {waited * 1e6:.0f}, {preempted * 1e6:.0f}, {taken * 1e6:.0f}")
     print("\nThe longest steps of a loop that does nothing, without other threads on its core, us")
     print("\n".join(["before the load:", *before, "after it:", *after]))
     lost = lost_of(lines)

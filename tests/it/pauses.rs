@@ -25,8 +25,8 @@ fn printed(program: &str, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("the program prints JSON")
 }
 
-/// Two turns of a core thread. In the first one, other tasks run from 10.25 s to 10.5 s. A switch from one
-/// of them has its name, which has spaces.
+/// Three turns of a core thread. In the first one, other tasks run from 10.25 s to 10.5 s. A switch from one
+/// of them has its name, which has spaces. In the third one, it waits from 13.25 s to 13.5 s.
 const TRACE: &str = "\
    weir-worker-0  101    10.000000: syscalls:sys_exit_epoll_wait: 0x1
    weir-worker-0  101    10.250000:   sched:sched_switch: prev_comm=weir-worker-0 prev_pid=101 \
@@ -38,6 +38,12 @@ prev_prio=120 prev_state=S ==> next_comm=weir-worker-0 next_pid=101 next_prio=12
    weir-worker-0  101    12.000000: syscalls:sys_exit_epoll_wait: 0x1
    weir-worker-0  101    12.125000: syscalls:sys_enter_epoll_wait: epfd: 0x5
    swapper          0    12.500000: PERF_RECORD_LOST lost 40
+   weir-worker-0  101    13.000000: syscalls:sys_exit_epoll_wait: 0x1
+   weir-worker-0  101    13.250000:   sched:sched_switch: prev_comm=weir-worker-0 prev_pid=101 \
+prev_prio=120 prev_state=S ==> next_comm=swapper next_pid=0 next_prio=120
+         swapper    0    13.500000:   sched:sched_switch: prev_comm=swapper prev_pid=0 prev_prio=120 \
+prev_state=R ==> next_comm=weir-worker-0 next_pid=101 next_prio=120
+   weir-worker-0  101    14.000000: syscalls:sys_enter_epoll_wait: epfd: 0x5
 ";
 
 #[test]
@@ -48,8 +54,8 @@ lines = sys.argv[1].splitlines()
 turns = {name: thread.turns for name, thread in pauses.turns_of(lines).items()}
 print(json.dumps([turns, pauses.lost_of(lines)]))
 ";
-    // Each turn: busy, other tasks meanwhile, and the start.
-    let turns = [[0.75, 0.25, 10.0], [0.125, 0.0, 12.0]];
+    // Each turn: busy, other tasks meanwhile, the start, and the wait.
+    let turns = [[0.75, 0.25, 10.0, 0.0], [0.125, 0.0, 12.0, 0.0], [1.0, 0.0, 13.0, 0.25]];
     assert_eq!(printed(program, &[TRACE]), json!([{ "weir-worker-0 101": turns }, 43]));
 }
 
@@ -62,6 +68,18 @@ fn traces_have_the_clock_of_the_reloads() {
     let clock = command.iter().position(|word| word == "-k").expect("a clock");
     assert_eq!(command[clock + 1], "CLOCK_MONOTONIC");
     assert_eq!(command[command.len() - 2..], [json!("sleep"), json!("9")]);
+}
+
+/// A turn lies between two samples. What the hypervisor took meanwhile is the difference of these.
+#[test]
+fn the_hypervisor_has_a_part_of_a_turn() {
+    let program = "
+import json, pauses
+samples = pauses.StealSamples()
+samples.samples = [(1.0, 0.5), (2.0, 0.5), (3.0, 0.75), (4.0, 1.0)]
+print(json.dumps([samples.around(*turn) for turn in [(2.5, 2.75), (1.5, 3.5), (0.5, 2.5), (3.5, 4.5)]]))
+";
+    assert_eq!(printed(program, &[]), json!([0.25, 0.5, 0.0, 0.0]));
 }
 
 /// The control: a loop on each core, whose longest steps are pauses of the machine.
