@@ -96,6 +96,9 @@ fn main() -> anyhow::Result<()> {
         facts.push(("Envoy", NEWEST.to_owned()));
     }
     let folder = tempfile::tempdir()?;
+    if options.only_page {
+        return write_again(&options, facts, Figures::default());
+    }
     if options.only_faults {
         print!("\n{}", faults(&options, folder.path())?.csv());
         return Ok(());

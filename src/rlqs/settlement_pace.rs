@@ -35,14 +35,43 @@ impl SettlementPace {
         self.pause_ends.max(self.calls_end.saturating_sub(in_a_row))
     }
 
-    /// Counts a call to a shared ledger.
+    /// Counts a call to a shared ledger. Those for new holders do not wait, so there may be many in a moment. The
+    /// others wait for one period at most, because a share that is not renewed expires.
     pub(super) fn call(&mut self, now: Micros) {
-        self.calls_end = self.calls_end.max(now).saturating_add(CALL_PERIOD);
+        let longest = Micros(CALLS_IN_A_ROW * CALL_PERIOD.0);
+        let end = self.calls_end.max(now).saturating_add(CALL_PERIOD);
+        self.calls_end = end.min(now.saturating_add(longest));
     }
 
     /// Begins the pause after a settlement with this number of holders.
     pub(super) fn settled(&mut self, holders: usize, now: Micros) {
         let many = holders.saturating_sub(HOLDERS_UNPACED) as u64;
         self.pause_ends = now.saturating_add(Micros(many * PAUSE_PER_HOLDER.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_wait_after_some_in_a_row() {
+        let (mut pace, mut now) = (SettlementPace::default(), Micros::from_secs(1));
+        for _ in 0..CALLS_IN_A_ROW {
+            assert!(pace.next_call() <= now);
+            pace.call(now);
+        }
+        for _ in 0..9 {
+            assert_eq!(pace.next_call(), now.saturating_add(CALL_PERIOD));
+            now = pace.next_call();
+            pace.call(now);
+        }
+    }
+
+    #[test]
+    fn many_calls_at_once_delay_the_next_by_one_period() {
+        let (mut pace, now) = (SettlementPace::default(), Micros::from_secs(1));
+        (0..100).for_each(|_| pace.call(now));
+        assert_eq!(pace.next_call(), now.saturating_add(CALL_PERIOD));
     }
 }

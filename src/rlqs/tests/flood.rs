@@ -70,6 +70,27 @@ fn a_flood_does_not_delay_a_first_share() {
     assert!(rate_of(&mut new) > 0.0);
 }
 
+/// Each of many Envoys that start together costs calls that do not wait. The renewals do not wait for them: a
+/// share is valid for two reports.
+#[test]
+fn many_new_envoys_do_not_delay_renewals() {
+    let (all, _) = processes(1);
+    let mut streams: Vec<EnvoyStream> = (0..40).map(|_| all[0].open(None)).collect();
+    for round in 0..5 {
+        for stream in &mut streams {
+            stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+            all[0].settle();
+            all[0].clock.advance(Micros::from_millis(50));
+        }
+        all[0].pass(1_000);
+        for (number, stream) in streams.iter_mut().enumerate() {
+            assert!(!newest(stream).is_empty(), "round {round}: stream {number} has no answer");
+        }
+        all[0].pass(2_000);
+        streams.iter_mut().for_each(|stream| drop(newest(stream)));
+    }
+}
+
 /// Two reports of a second apart have an answer each.
 #[test]
 fn reports_of_each_second_are_answered() {
