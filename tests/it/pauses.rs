@@ -41,8 +41,8 @@ prev_prio=120 prev_state=S ==> next_comm=weir-worker-0 next_pid=101 next_prio=12
    weir-worker-0  101    13.000000: syscalls:sys_exit_epoll_wait: 0x1
    weir-worker-0  101    13.250000:   sched:sched_switch: prev_comm=weir-worker-0 prev_pid=101 \
 prev_prio=120 prev_state=S ==> next_comm=swapper next_pid=0 next_prio=120
-         swapper    0    13.500000:   sched:sched_switch: prev_comm=swapper prev_pid=0 prev_prio=120 \
-prev_state=R ==> next_comm=weir-worker-0 next_pid=101 next_prio=120
+         swapper    0    13.500000:   sched:sched_switch: prev_comm=swapper prev_pid=0 \
+prev_prio=120 prev_state=R ==> next_comm=weir-worker-0 next_pid=101 next_prio=120
    weir-worker-0  101    14.000000: syscalls:sys_enter_epoll_wait: epfd: 0x5
 ";
 
@@ -77,7 +77,8 @@ fn the_hypervisor_has_a_part_of_a_turn() {
 import json, pauses
 samples = pauses.StealSamples()
 samples.samples = [(1.0, 0.5), (2.0, 0.5), (3.0, 0.75), (4.0, 1.0)]
-print(json.dumps([samples.around(*turn) for turn in [(2.5, 2.75), (1.5, 3.5), (0.5, 2.5), (3.5, 4.5)]]))
+turns = [(2.5, 2.75), (1.5, 3.5), (0.5, 2.5), (3.5, 4.5)]
+print(json.dumps([samples.around(*turn) for turn in turns]))
 ";
     assert_eq!(printed(program, &[]), json!([0.25, 0.5, 0.0, 0.0]));
 }

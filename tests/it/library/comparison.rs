@@ -1,6 +1,7 @@
 //! Comparisons of `make bench`: a ratio is withheld if one of its services was overloaded, and an overloaded
 //! subject misses its target if the references kept up.
 
+#[allow(dead_code, reason = "the suite uses the rest")]
 #[path = "../../../benches/suite/comparison.rs"]
 mod overload;
 
