@@ -55,9 +55,9 @@ pub(crate) fn redis_ratio(figures: &Figures) -> Option<f64> {
 /// The table.
 pub(crate) fn table(figures: &Figures) -> String {
     if redis_ratio(figures).is_none() {
-        return "envoyproxy/ratelimit was not measured under saturation, because the run had no \
-                `--envoy-ratelimit` or no Redis."
-            .into();
+        return "The run had no `--envoy-ratelimit` or no Redis, so envoyproxy/ratelimit was not \
+                measured."
+            .to_owned();
     }
     let mut rows = "| service | CPU s of the service | CPU s of Redis | calls per second | \
                     CPU of Redis under weir, of this |\n| --- | --- | --- | --- | --- |\n"
