@@ -231,7 +231,7 @@ fn a_large_header_block_is_continued() {
 fn calls_that_wait_have_memory() {
     const VALUE: usize = 3000;
     let mut wire = Wire::open(Limits::default());
-    // `x` is stored, with its value. Each block of four bytes has it.
+    // `x` is stored, with its value. Each further block refers to it by one byte.
     let stored = [&[0x40, 1, b'x', 0x7f], &[0xb9, 0x16][..], &[b'v'; VALUE]].concat();
     wire.send(&frame(kind::HEADERS, END, 1, &[&REQUEST[..], &stored].concat())).unwrap();
     wire.accept().unwrap();
