@@ -30,22 +30,30 @@ pub(crate) fn serve(cores: usize) -> anyhow::Result<()> {
     baseline::distribute(cores, core)
 }
 
-fn core(mut connections: mpsc::UnboundedReceiver<TcpStream>) -> anyhow::Result<()> {
+fn core(connections: mpsc::UnboundedReceiver<TcpStream>) -> anyhow::Result<()> {
+    serve_each(connections, connection)
+}
+
+/// Serves connections on this thread, each in a task by `connection`, which gets the response with its prefix.
+pub(crate) fn serve_each<C: Future + 'static>(
+    mut connections: mpsc::UnboundedReceiver<TcpStream>,
+    connection: fn(tokio::net::TcpStream, Bytes) -> C,
+) -> anyhow::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let framed = framed();
     LocalSet::new().block_on(&runtime, async {
         while let Some(stream) = connections.recv().await {
             let stream = tokio::net::TcpStream::from_std(stream)?;
-            let framed = framed.clone();
+            let served = connection(stream, framed.clone());
             // A client that goes away ends its connection with an error.
-            spawn_local(async move { drop(connection(stream, framed).await) });
+            spawn_local(async move { drop(served.await) });
         }
         Ok(())
     })
 }
 
 /// The response with its prefix: no compression, and the length.
-pub(crate) fn framed() -> Bytes {
+fn framed() -> Bytes {
     let message = baseline::response().encode_to_vec();
     let mut framed = BytesMut::new();
     framed.put_u8(0);

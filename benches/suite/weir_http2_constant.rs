@@ -9,13 +9,11 @@ use std::net::TcpStream;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use tokio::runtime::Builder;
 use tokio::sync::mpsc;
-use tokio::task::{LocalSet, spawn_local};
 use weir_http2::{Connection, Error, Limits, RequestBody, RequestHead, Responder};
 
 use crate::baseline;
-use crate::h2_constant::framed;
+use crate::h2_constant::serve_each;
 
 /// The fields of a request, which are not needed.
 #[derive(Clone)]
@@ -37,18 +35,8 @@ pub(crate) fn serve(cores: usize) -> anyhow::Result<()> {
     baseline::distribute(cores, core)
 }
 
-fn core(mut connections: mpsc::UnboundedReceiver<TcpStream>) -> anyhow::Result<()> {
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    let framed = framed();
-    LocalSet::new().block_on(&runtime, async {
-        while let Some(stream) = connections.recv().await {
-            let stream = tokio::net::TcpStream::from_std(stream)?;
-            let framed = framed.clone();
-            // A client that goes away ends its connection with an error.
-            spawn_local(async move { drop(connection(stream, framed).await) });
-        }
-        Ok(())
-    })
+fn core(connections: mpsc::UnboundedReceiver<TcpStream>) -> anyhow::Result<()> {
+    serve_each(connections, connection)
 }
 
 async fn connection(stream: tokio::net::TcpStream, framed: Bytes) -> Result<(), Error> {
