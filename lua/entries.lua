@@ -1,5 +1,6 @@
 -- Entries: one entry per unit in use. The state of sliding_window_log and concurrency.
--- Twin of src/step/entries.rs, and the last part of its script but result.lua. All tiers read the same entries.
+-- Twin of src/step/entries.rs. short_log.lua, before it, applies most steps on short logs. All tiers read the same
+-- entries.
 --
 -- TIER   units that were taken at this instant or later are in use, us; how long a unit is in use, us;
 --        the limit: units in use at once
@@ -8,12 +9,6 @@
 --        (8 bytes), then the instant at which the unit was taken (7 bytes, us)
 -- Reply  per tier the units in use, and the instant at which enough units expire, us, or 0; 7 bytes each
 
--- The kind of concurrency, whose units are slots: the letter `s`.
-local SLOT_KIND = 115
-local TIER = 3
-local VALUE_HEAD, VALUE_HEAD_SIZE = '>I4I4I4', 13
--- The last byte of the first read: all of a small value.
-local FIRST_READ_END = '1023'
 local NO_LEASE = '\0\0\0\0\0\0\0\0'
 
 local LEAST = VALUE_HEAD_SIZE -- a shorter value is no counter
@@ -111,7 +106,7 @@ end
 
 -- Applies the steps of one run. Units are changed at once; the head with their positions, and the time
 -- to live, are written once at the end.
-local function run(key, argument, raw)
+local function run_general(key, argument, raw)
   local kind, tiers, act, count_denied, now, hits, at = parse(RUN_HEAD, argument)
   local tier_format = '>' .. ('I7'):rep(tiers * TIER)
   local foreign = #raw > 0 and raw:byte(1) ~= kind
@@ -211,4 +206,12 @@ local function run(key, argument, raw)
   local over = opened > 0 and open.ends or 0
   if d.first < d.last then over = max(over, taken_at(d, d.last - 1) + longest_window) end
   call('PEXPIRE', key, ttl(over, wrote_at))
+end
+
+local function run(key, argument, raw)
+  if #argument == RUN_SIZE then
+    local reply = run_one(key, argument, raw)
+    if reply then return answer(reply) end
+  end
+  run_general(key, argument, raw)
 end

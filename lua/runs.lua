@@ -10,12 +10,13 @@ local function answer(bytes)
 end
 
 -- Calls `run` for every run, with its counter's value, at least up to byte `first_read_end`. A value that
--- is not empty and shorter than `least` is no counter.
-local function run_all(run, first_read_end, least, keys, runs)
+-- is not empty and shorter than `least` is no counter. `first_value` is that of the first counter, or nothing if
+-- it was not read yet.
+local function run_all(run, first_read_end, least, keys, runs, first_value)
   answers, answered = {}, 0
   -- MGET returns nothing for a counter that is missing or unreadable, and fails if weir's user may not
   -- run it; such counters are read one by one. `unpack` takes seven times the largest call.
-  local values = runs[#keys + 1] and pcall('MGET', unpack(keys)) or {}
+  local values = runs[#keys + 1] and pcall('MGET', unpack(keys)) or { first_value }
   for i = 1, #keys do
     local key, raw = keys[i], values[i]
     if not raw then raw = pcall('GETRANGE', key, '0', first_read_end) end

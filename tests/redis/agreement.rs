@@ -169,6 +169,14 @@ fn large_walks() -> Vec<Vec<Operation>> {
     };
     // Each entry replaces an expired one.
     let steady = (0..3_000).map(|now| (10_000 * now, 1, None));
+    // Logs that become longer and shorter than those that are written as a whole.
+    let about_100 = |hits: i64| {
+        let grows = (0..130).map(move |n| (1_000 * n, hits, None));
+        let shrinks = (0..30).map(|n| (130_000 + n, -2, None));
+        let again = (0..130).map(|n| (140_000 + 1_000 * n, 1, None));
+        let expires = (0..160).map(|n| (1_000_000 + 7_000 * n, 1, None));
+        grows.chain(shrinks).chain(again).chain(expires)
+    };
     // Leases that end in another order than they started.
     let held = (0..600).map(|id| (id, 1 + (id % 5) as i64, open(1 + id, 0)));
     let freed = (0..600).map(|id| (700 + id, 2, close(1 + id * 7 % 600)));
@@ -180,6 +188,12 @@ fn large_walks() -> Vec<Vec<Operation>> {
         operations(&slots, steady),
         operations(&slots, held.chain(freed)),
     ];
+    for (requests, count_denied, hits) in
+        [(99, true, 1), (100, false, 1), (101, true, 7), (150, false, 1), (1_000, true, 60)]
+    {
+        let limit = Limit { count_denied, ..limit(Algorithm::SlidingWindowLog, requests) };
+        walks.push(operations(&limit, about_100(hits)));
+    }
     // Far more reservations than are kept; some expire, some are closed from both ends.
     for algorithm in walk::ALGORITHMS.into_iter().filter(|&a| a != Algorithm::Concurrency) {
         let limit = limit(algorithm, 100_000);

@@ -105,8 +105,11 @@ const EMPTY_NAMES: &[&str] =
     &["mod", "util", "utils", "common", "helper", "helpers", "types", "misc", "manager"];
 
 /// Files of `lua/` whose twin is not in `src/step/`, with its path.
-const TWINS_ELSEWHERE: &[(&str, &str)] =
-    &[("quota", "src/quota/ledger.rs"), ("repeated", "src/store/redis/batch/repeated.rs")];
+const TWINS_ELSEWHERE: &[(&str, &str)] = &[
+    ("quota", "src/quota/ledger.rs"),
+    ("repeated", "src/store/redis/batch/repeated.rs"),
+    ("short_log", "src/step/entries.rs"),
+];
 
 /// Files of `src/step/` and `lua/` that have no twin, with their content.
 const WITHOUT_TWIN: &[(&str, &str)] = &[

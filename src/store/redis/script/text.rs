@@ -60,7 +60,7 @@ impl Library {
 
 /// The parts of one script that are not in every script.
 struct ScriptParts {
-    /// For the steps of the fast path.
+    /// For the steps that have a fast path.
     fast: String,
     /// The reply to a call of one such step.
     single: &'static str,
@@ -73,21 +73,20 @@ struct ScriptParts {
 }
 
 fn parts(script: Script) -> ScriptParts {
-    let parts = |all: &[&str], result| {
-        let (fast, all) = (String::new(), lines(all));
-        ScriptParts { fast, single: "", shared: &[], all, result }
-    };
-    let steps = |all| ScriptParts { shared: &STEPS, ..parts(all, RESULT) };
-    let tier = |file, all| {
-        let fast = lines(&[file, FAST_PATH]);
-        ScriptParts { fast, single: SINGLE, ..steps(all) }
+    let steps = |fast: &[&str], all: &[&str]| {
+        let (fast, all) = (lines(fast), lines(all));
+        ScriptParts { fast, single: SINGLE, shared: &STEPS, all, result: RESULT }
     };
     match script {
-        Script::FixedWindow => tier(lua!("fixed_window"), &[TIER, REPEATED]),
-        Script::SlidingWindow => tier(lua!("sliding_window"), &[TIER]),
-        Script::Gcra => tier(lua!("gcra"), &[TIER]),
-        Script::Entries => steps(&[lua!("entries")]),
-        Script::Quota => parts(&[QUOTA], "return settle(keys[1], runs[1])"),
+        Script::FixedWindow => steps(&[lua!("fixed_window"), FAST_PATH], &[TIER, REPEATED]),
+        Script::SlidingWindow => steps(&[lua!("sliding_window"), FAST_PATH], &[TIER]),
+        Script::Gcra => steps(&[lua!("gcra"), FAST_PATH], &[TIER]),
+        Script::Entries => steps(&[lua!("short_log")], &[lua!("entries")]),
+        Script::Quota => {
+            let result = "return settle(keys[1], runs[1])";
+            let (fast, all) = (String::new(), lines(&[QUOTA]));
+            ScriptParts { fast, single: "", shared: &[], all, result }
+        }
     }
 }
 
@@ -163,24 +162,30 @@ mod tests {
 
     #[test]
     fn a_script_replies_before_the_parts_for_few_calls() {
-        let text = script(Script::FixedWindow);
-        let at = |part: &str| text.find(part).expect(part);
-        let order = [
-            "local call, pcall, pack, parse",
-            "= redis.call, redis.pcall",
-            "local keys, runs = KEYS, ARGV",
-            "local function take_one",
-            "local function run_one",
-            "if #keys == 1 and",
-            "local function deque",
-            "local function reservations",
-            "local function run_all",
-            "local function general",
-            "run_repeated = function",
-            "return run_all(",
-        ];
-        assert!(order.map(at).is_sorted(), "{text}");
-        assert!(!script(Script::Entries).contains("#keys == 1 and #runs[1]"));
+        let is_sorted = |script, fast: &[&str], general: &[&str]| {
+            let text = super::script(script);
+            let order = [
+                &[
+                    "local call, pcall, pack, parse",
+                    "= redis.call, redis.pcall",
+                    "local keys, runs = KEYS, ARGV",
+                ],
+                fast,
+                &[
+                    "local function run_one",
+                    "if #keys == 1 and",
+                    "local function deque",
+                    "local function reservations",
+                    "local function run_all",
+                ],
+                general,
+                &["return run_all("],
+            ];
+            order.concat().iter().map(|part| text.find(part).expect(part)).is_sorted()
+        };
+        let general = ["local function general", "run_repeated = function"];
+        assert!(is_sorted(Script::FixedWindow, &["local function take_one"], &general));
+        assert!(is_sorted(Script::Entries, &[], &["local function run_general"]));
         assert!(!script(Script::Quota).contains("run_all"), "it runs no steps");
     }
 
