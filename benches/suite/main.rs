@@ -123,6 +123,11 @@ fn main() -> anyhow::Result<()> {
         print!("\n{}\n{}", many_rules::table(&figures), figures.csv());
         return Ok(());
     }
+    if options.only_resources {
+        let figures = resources(&options, folder.path())?;
+        print!("\n{}\n{}", size::tails(&figures), figures.csv());
+        return write_again(&options, facts, figures);
+    }
     let mut figures = rounds::measure(&options, folder.path())?;
     if options.only_rounds {
         print!("\n{}", figures.csv());
@@ -142,13 +147,7 @@ fn main() -> anyhow::Result<()> {
     figures.join(many_rule_loads(&options, folder.path(), rounds)?);
     figures.join(algorithms(&options, folder.path())?);
     figures.join(in_process_decisions(&options)?);
-    println!("memory, rest and start");
-    let rules = written(folder.path(), "rules.yaml", &rules("fixed_window"))?;
-    let counters =
-        if options.millions == "10" { &[1_000_000, 10_000_000][..] } else { &[1_000_000] };
-    let idle = Duration::from_secs(10).min(options.seconds * 4);
-    let (before, open) = (options.before.as_deref(), open(&options));
-    figures.join(size::measure(folder.path(), &rules, before, &open, counters, idle)?);
+    figures.join(resources(&options, folder.path())?);
     add_given(&options, &mut figures);
     page::write(&options.docs, options.rounds, facts, &figures)?;
     print!("\n{}", figures.csv());
@@ -245,6 +244,16 @@ fn requests_through_envoy(
 ) -> anyhow::Result<Figures> {
     let program = options.envoy_ratelimit.as_deref();
     through_envoy::measure(folder, program, !options.without_redis, rounds, options.seconds)
+}
+
+/// Memory and CPU time at rest, the start, and many counters.
+fn resources(options: &Options, folder: &Path) -> anyhow::Result<Figures> {
+    println!("memory, rest and start");
+    let rules = written(folder, "rules.yaml", &rules("fixed_window"))?;
+    let counters =
+        if options.millions == "10" { &[1_000_000, 10_000_000][..] } else { &[1_000_000] };
+    let idle = Duration::from_secs(10).min(options.seconds * 4);
+    size::measure(folder, &rules, options.before.as_deref(), &open(options), counters, idle)
 }
 
 /// Each algorithm once in memory.

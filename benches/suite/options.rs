@@ -66,6 +66,9 @@ pub(crate) struct Options {
     /// Only the start and the reload of many rules. Writes nothing.
     #[arg(long)]
     pub(crate) only_many_rules: bool,
+    /// Only what weir takes at rest, at its start and with many counters. Writes nothing.
+    #[arg(long)]
+    pub(crate) only_resources: bool,
     /// The folder of the page, with a folder `performance` beside it.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/design"))]
     pub(crate) docs: PathBuf,

@@ -18,8 +18,11 @@ use crate::figures::{Figures, median};
 /// Descriptors per call that fills the store, to save time.
 const PER_CALL: u64 = 10;
 
-/// Number of measurements of a tail, alternating with its reference.
-const TAILS: usize = 5;
+/// Pairs of loads of a tail: one on all counters, and one on few. The machine changes more in a second than
+/// counters do, so many short pairs say more than few long ones.
+const PAIRS: usize = 15;
+/// Time of each of these loads.
+const PAIR_LOAD: Duration = Duration::from_secs(1);
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -106,12 +109,12 @@ fn filled(
     let millions = count as f64 / 1e6;
     figures.set(&format!("{millions} M counters: above idle, MB"), bytes as f64 / 1e6);
     figures.set(&format!("{millions} M counters: bytes each"), bytes as f64 / count as f64);
-    figures.set(&tail_figure(millions, BUILDS[0]), filled.tail(open)?);
+    filled.add_tails(open, &tail_figure(millions, BUILDS[0]), figures)?;
     // Its memory is not in use while the other build is measured.
     drop(filled);
     if let Some(before) = before {
         let filled = Filled::start(Some(before), rules, open, count)?;
-        figures.set(&tail_figure(millions, BUILDS[1]), filled.tail(open)?);
+        filled.add_tails(open, &tail_figure(millions, BUILDS[1]), figures)?;
     }
     Ok(())
 }
@@ -185,20 +188,29 @@ impl Filled {
         Ok(Filled { server, small: start(&[])?, keys, bytes })
     }
 
-    /// The p99 with all counters, divided by that with 1 000 of them.
-    fn tail(&self, open: &Plan) -> anyhow::Result<f64> {
+    /// Adds the p99 with all counters, divided by that with 1 000 of them, for each pair of loads.
+    fn add_tails(&self, open: &Plan, figure: &str, figures: &mut Figures) -> anyhow::Result<()> {
         // A tenth of the existing counters.
         let descriptors = vec![descriptor(3)];
         let p99 = |server: &Server, keys| -> anyhow::Result<f64> {
-            let plan = Plan { keys, descriptors: descriptors.clone(), ..open.clone() };
+            let (descriptors, duration) = (descriptors.clone(), PAIR_LOAD);
+            let plan = Plan { keys, descriptors, duration, ..open.clone() };
             Ok(server.load(&plan)?.0.latency_us.p99)
         };
-        let (mut of_few, mut of_all) = (Vec::new(), Vec::new());
-        for _ in 0..TAILS {
-            of_few.push(p99(&self.small, 1000)?);
-            of_all.push(p99(&self.server, self.keys)?);
+        let few = || p99(&self.small, 1000);
+        let all = || p99(&self.server, self.keys);
+        for pair in 0..PAIRS {
+            // Both are first equally often, so that neither follows the other's load.
+            let (of_few, of_all) = if pair % 2 == 0 {
+                let of_few = few()?;
+                (of_few, all()?)
+            } else {
+                let of_all = all()?;
+                (few()?, of_all)
+            };
+            figures.add(figure, of_all / of_few);
         }
-        Ok(median(&mut of_all) / median(&mut of_few))
+        Ok(())
     }
 }
 

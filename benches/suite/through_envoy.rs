@@ -32,6 +32,9 @@ pub(crate) const SUMMARY_RATE: u32 = RATES[1];
 const KEYS: u64 = 25;
 /// Connections of the load.
 const CONNECTIONS: usize = 8;
+/// Loads of a service at a rate in a round, each in turn with the other services. The machine changes from second
+/// to second, so a ratio of short loads that follow each other says more than one of long loads.
+const LOADS: u16 = 3;
 /// Load before the measured one. Leased credits are drawn again in it, because unused ones go back
 /// while other services have their turn.
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -76,8 +79,8 @@ struct Costs {
     redis: f64,
 }
 
-/// Measures every service at every rate, in turn, `rounds` times, for `seconds` each. Without
-/// `with_redis`, only services without Redis. `program` is a build of envoyproxy/ratelimit.
+/// Measures every service at every rate, in turn, [`LOADS`] times in each of `rounds`, for `seconds` in all of a
+/// round. Without `with_redis`, only services without Redis. `program` is a build of envoyproxy/ratelimit.
 pub(crate) fn measure(
     folder: &Path,
     program: Option<&Path>,
@@ -97,8 +100,9 @@ pub(crate) fn measure(
         routes.push(Route::open(service.name, Some(service), address)?);
     }
     let mut figures = Figures::default();
-    for round in 1..=rounds {
-        println!("through Envoy, round {round} of {rounds}");
+    let (turns, seconds) = (rounds * LOADS, seconds / u32::from(LOADS));
+    for turn in 1..=turns {
+        println!("through Envoy, turn {turn} of {turns}");
         for rate in RATES {
             let mut all = Vec::new();
             for route in &routes {
@@ -110,7 +114,7 @@ pub(crate) fn measure(
                 route.add(rate, costs, alone, &mut figures);
             }
         }
-        // No service has the same predecessor in all rounds.
+        // No service has the same predecessor in all turns.
         routes.reverse();
     }
     Ok(figures)
@@ -197,7 +201,7 @@ impl<'a> Route<'a> {
         Ok([scheduled(envoy.pid())?, server.unwrap_or_default(), redis.unwrap_or_default()])
     }
 
-    /// Adds the figures of one load. `alone` are the costs without a rate limit in the same round.
+    /// Adds the figures of one load. `alone` are the costs without a rate limit in the same turn.
     fn add(&self, rate: u32, costs: &Costs, alone: &Costs, figures: &mut Figures) {
         let mut add = |what: &str, value| figures.add(&figure(rate, what, self.name), value);
         add("p50, us", costs.p50);
