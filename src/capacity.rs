@@ -133,6 +133,8 @@ pub struct RuleTraffic {
     pub credit_steps_per_second: f64,
     /// Those of the counter with most calls.
     pub hottest_counter_steps_per_second: f64,
+    /// Whether the cores of Redis for a step of this rule were measured.
+    pub has_known_cost: bool,
 }
 
 /// Computes the load.

@@ -146,6 +146,13 @@ impl RuleLoad {
         }
     }
 
+    /// Whether the cores of Redis for a step were measured: those of one tier whose hits stay or leave by time.
+    pub(super) fn has_known_cost(&self) -> bool {
+        let is_known =
+            |limit: &Limit| limit.algorithm != Algorithm::Concurrency && limit.tiers.len() == 1;
+        is_known(&self.limit) && self.what_if.as_ref().is_none_or(is_known) && !self.leases
+    }
+
     /// Whether the bytes of each counter in Redis were measured: those of a fixed window.
     pub(super) fn has_known_memory(&self) -> bool {
         let is_one_window =

@@ -114,6 +114,7 @@ impl Traffic {
                 steps_per_second: of_all * (workers + background + of_rule.what_if),
                 credit_steps_per_second: of_all * of_rule.all.credits(covered),
                 hottest_counter_steps_per_second: hottest,
+                has_known_cost: rule.has_known_cost(),
             });
         }
         traffic

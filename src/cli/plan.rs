@@ -17,6 +17,9 @@ use crate::rules::{Rule, RuleSet};
 mod page;
 mod text;
 
+/// Most calls per second of a plan.
+const RATE_MAX: f64 = 1e12;
+
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
     /// Rule files and folders [default: those of the settings]
@@ -26,7 +29,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Calls per second to all instances.
-    #[arg(long, value_name = "PER_SECOND", value_parser = positive)]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     rps: f64,
     /// Distinct values of each rule that counts values separately.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
@@ -67,6 +70,12 @@ pub(crate) struct PlanArgs {
 fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
     number.ok_or_else(|| format!("`{text}` is not a number above 0"))
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate = positive(text)?;
+    let is_possible = rate <= RATE_MAX;
+    is_possible.then_some(rate).ok_or_else(|| format!("`{text}` is above {RATE_MAX:e}"))
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -123,11 +132,13 @@ fn rule_loads(rules: &RuleSet, chosen: &[String], keys: u64) -> anyhow::Result<V
         };
         // A selector may end like a weight: `user=7`.
         let (mut found, mut name) = (named(text), text.as_str());
-        let weighted = text.rsplit_once('=');
-        let weighted = weighted.and_then(|(name, text)| Some((name, positive(text).ok()?)));
-        if let (true, Some((before, weight))) = (found.is_empty(), weighted) {
+        if let (true, Some((before, weight))) = (found.is_empty(), text.rsplit_once('=')) {
             (found, name) = (named(before), before);
-            found.iter_mut().for_each(|load| load.weight = weight);
+            if !found.is_empty() {
+                let weight = positive(weight);
+                let weight = weight.map_err(|error| anyhow::anyhow!("--rule {text}: {error}"))?;
+                found.iter_mut().for_each(|load| load.weight = weight);
+            }
         }
         if found.is_empty() {
             let names: Vec<&str> = all.iter().take(20).map(|(_, load)| &*load.rule).collect();
@@ -156,6 +167,7 @@ mod tests {
             assert!(positive(text).is_err(), "{text}");
         }
         assert_eq!(positive("0.5"), Ok(0.5));
+        assert!(rate("1e12").is_ok() && rate("1.1e12").is_err() && rate("0").is_err());
         assert!(share("1.1").is_err() && share("nan").is_err());
         assert_eq!(share("1"), Ok(1.0));
         assert_eq!(round_trip("500us"), Ok(Duration::from_micros(500)));

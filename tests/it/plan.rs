@@ -24,6 +24,9 @@ fn plan(args: &[&str]) -> Run {
     let folder = TempDir::new().expect("a temporary folder");
     write(&folder.path().join("rules.yaml"), RULES);
     write(&folder.path().join("free.yaml"), "domain: d\ndescriptors: [{ key: free }]\n");
+    let concurrency = "{ key: jobs, rate_limit: { algorithm: concurrency, max: 9, hold: 1m } }";
+    let several = format!("domain: several\ndescriptors: [{concurrency}]\n");
+    write(&folder.path().join("several.yaml"), &several);
     write(
         &folder.path().join("weir.yaml"),
         "grpc: { workers: 4 }\nrules: { paths: [rules.yaml] }\n",
@@ -104,7 +107,16 @@ fn json_and_text_name_the_domain_of_a_rule() {
     let plan: Value = serde_json::from_str(&text).expect("one object");
     let domains = ["/rules/0/domain", "/rules/1/domain"].map(|domain| plan.pointer(domain));
     assert_eq!(domains.map(|domain| domain.and_then(Value::as_str)), [Some("one"), Some("two")]);
+    assert_eq!([0, 1].map(|rule| &plan["rules"][rule]["has_known_cost"]), [true, true]);
     assert_eq!(plan["cost"]["redis_memory_bytes"], Value::Null);
+}
+
+#[test]
+fn rules_of_unknown_cost_are_named() {
+    let args = ["--rules", "rules.yaml", "several.yaml", "--rps", "1000", "--keys", "10"];
+    let text = plan(&args).stdout;
+    let lines: Vec<&str> = text.lines().filter(|line| line.contains("costs more cores")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("jobs in domain several"), "{text}");
 }
 
 #[test]
@@ -150,11 +162,13 @@ fn the_text_names_the_first_bound() {
 #[test]
 fn wrong_arguments_say_what_to_do() {
     let load = ["--rps", "1000", "--keys", "10"];
-    let wrong: [(&[&str], i32, &str); 6] = [
+    let wrong: [(&[&str], i32, &str); 8] = [
+        (&["--rules", "rules.yaml", "--rule", "per-user=0"], 64, "`0` is not a number above 0"),
         (&["--rules", "rules.yaml", "--rule", "unknown"], 64, "per-user, tenant, all"),
         (&["--rules", "free.yaml"], 64, "no rule has a limit"),
         (&["--rules", "missing.yaml"], 64, "missing.yaml"),
         (&["--rules", "rules.yaml", "--denied", "2"], 2, "from 0 to 1"),
+        (&["--rules", "rules.yaml", "--descriptors", "0"], 2, "not a number above 0"),
         (&["--rules", "rules.yaml", "--instances", "0"], 2, "--instances"),
         (&["--rules", "rules.yaml", "--round-trip", "1"], 2, "such as 1ms"),
     ];

@@ -71,12 +71,13 @@ pub(super) fn write(out: &mut impl Write, plan: &CapacityPlan, workers: u32) -> 
         let of_one = rule.hottest_counter_steps_per_second;
         writeln!(
             out,
-            "rule         {} in domain {} ({}): {} steps/s, {} of them by one counter",
+            "rule         {} in domain {} ({}): {} steps/s, {} of them by one counter{}",
             one_line(&rule.rule),
             one_line(&rule.domain),
             rule.mode,
             two_digits(rule.steps_per_second),
-            two_digits(of_one)
+            two_digits(of_one),
+            if rule.has_known_cost { "" } else { "; a step costs more cores of Redis" }
         )?;
     }
     for (index, bound) in plan.bounds.iter().enumerate() {
