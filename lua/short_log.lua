@@ -7,8 +7,8 @@
 local SLOT_KIND = 115
 local TIER = 3
 local VALUE_HEAD, VALUE_HEAD_SIZE = '>I4I4I4', 13
--- Most units of a short log. Its value has 713 bytes, which replicas get with each hit. The three commands send
--- them about 300 bytes.
+-- Most units of a short log before the step, and most hits. The value has 713 bytes then, which replicas get with
+-- each hit. The three commands send them about 300 bytes.
 local SHORT = 100
 
 -- The last byte of the first read: more than a short log.

@@ -3,7 +3,8 @@
 //! An overloaded service has a queue, and its costs and latencies are those of the queue. So a ratio with
 //! them is withheld. If the references keep up, an overloaded subject misses its target.
 //!
-//! A ratio of differences is withheld too, if one of them is not above 0 in a round: it would be one of noise.
+//! A ratio of differences is withheld too, if one of them is not above 0 in more than a third of the rounds: it
+//! would be one of noise.
 
 /// The median latency over which a service on loopback is overloaded, in milliseconds.
 pub(crate) const P50_MS_MAX: f64 = 3.0;
@@ -35,8 +36,8 @@ pub(crate) enum Comparison {
         subjects: Vec<PacedService>,
         references: Vec<PacedService>,
     },
-    /// A ratio of differences, which were not above 0 in this many rounds of all. So the noise is as large as
-    /// what is measured.
+    /// A ratio of differences, which were not above 0 in this many rounds of all, more than a third. So the
+    /// noise is as large as what is measured.
     Noise {
         rounds: usize,
         all: usize,
@@ -67,10 +68,11 @@ impl Comparison {
         }
     }
 
-    /// The same, unless the ratio is of differences that were not above 0 in some rounds of all.
+    /// The same, unless the ratio is of differences that were not above 0 in this many rounds, more than a third
+    /// of all.
     pub(crate) fn of_differences(self, (rounds, all): (usize, usize)) -> Comparison {
         match self {
-            Comparison::Measured(_) if rounds > 0 => Comparison::Noise { rounds, all },
+            Comparison::Measured(_) if 3 * rounds > all => Comparison::Noise { rounds, all },
             other => other,
         }
     }

@@ -69,6 +69,17 @@ impl Figures {
         (!ratios.is_empty()).then(|| median(&mut ratios))
     }
 
+    /// The number of values of `name`.
+    pub(crate) fn rounds(&self, name: &str) -> usize {
+        let values = self.0.iter().find(|(known, _)| known == name);
+        values.map_or(0, |(_, values)| values.len())
+    }
+
+    /// The median of `of` divided by the median of `by`. For differences, of which some may be close to 0.
+    pub(crate) fn ratio_of_medians(&self, of: &str, by: &str) -> Option<f64> {
+        Some(self.get(of)? / self.get(by)?)
+    }
+
     /// The number of rounds in which a figure of `names` is not above 0, and that of all rounds.
     pub(crate) fn not_positive(&self, names: [&str; 2]) -> (usize, usize) {
         let values = |name: &str| self.0.iter().find(|(known, _)| known == name);

@@ -149,7 +149,7 @@ fn main() -> anyhow::Result<()> {
     figures.join(in_process_decisions(&options)?);
     figures.join(resources(&options, folder.path())?);
     add_given(&options, &mut figures);
-    page::write(&options.docs, options.rounds, facts, &figures)?;
+    page::write(&options.docs, facts, &figures)?;
     print!("\n{}", figures.csv());
     Ok(())
 }
@@ -166,7 +166,7 @@ fn write_again(
     let mut all = Figures::from_csv(&text)?;
     all.replace(figures);
     add_given(options, &mut all);
-    page::write(&options.docs, options.rounds, facts, &all)
+    page::write(&options.docs, facts, &all)
 }
 
 /// Adds the figures that another command measures, and that the options give.

@@ -20,7 +20,6 @@ const TEXT: &str = include_str!("page.md");
 /// Writes the page.
 pub(crate) fn write(
     docs: &Path,
-    rounds: u16,
     measured: Vec<(&str, String)>,
     figures: &Figures,
 ) -> anyhow::Result<()> {
@@ -40,7 +39,7 @@ pub(crate) fn write(
         .replace("{{p50_max}}", &P50_MS_MAX.to_string())
         .replace("{{achieved_min}}", &ACHIEVED_MIN.to_string())
         .replace("{{summary_rate}}", &through_envoy::SUMMARY_RATE.to_string())
-        .replace("{{rounds}}", &rounds.to_string())
+        .replace("{{rounds}}", &figures.rounds("saturated: CPU s per 100 000: memory").to_string())
         .replace("{{result}}", through_envoy::summary(figures).trim_end())
         .replace("{{peers}}", through_envoy::chart(&charts))
         .replace("{{through_envoy}}", through_envoy::table(figures).trim_end())

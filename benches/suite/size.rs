@@ -18,8 +18,8 @@ use crate::figures::{Figures, median};
 /// Descriptors per call that fills the store, to save time.
 const PER_CALL: u64 = 10;
 
-/// Pairs of loads of a tail: one on all counters, and one on few. The machine changes more in a second than
-/// counters do, so many short pairs say more than few long ones.
+/// Pairs of loads of a tail: one on all counters, and one on few. The machine changes from second to
+/// second, so 15 short pairs say more than five long ones.
 const PAIRS: usize = 15;
 /// Time of each of these loads.
 const PAIR_LOAD: Duration = Duration::from_secs(1);

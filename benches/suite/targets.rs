@@ -83,6 +83,18 @@ const TARGETS: &[Target] = &[
         Most(0.5),
     ),
     (
+        "Redis, saturated, 1 000 counters: Redis CPU per decision, \
+         of one EVALSHA of INCRBY and PEXPIRE each",
+        |f| batches::of_plain(f, "1 000 counters, uniform"),
+        Most(0.5),
+    ),
+    (
+        "Redis, saturated, 1 000 counters by Zipf: Redis CPU per decision, \
+         of one EVALSHA of INCRBY and PEXPIRE each",
+        |f| batches::of_plain(f, "1 000 counters, Zipf 1.0"),
+        Most(0.5),
+    ),
+    (
         "a primary is killed: p99.9 of the seconds around it, ms",
         |f| Some(f.get("primary killed: p99.9, us: across")? / 1e3),
         // The store timeout plus 5 ms.
