@@ -19,7 +19,7 @@ CLIENTS := target/grpc-clients
 RLS_PROTOS := envoy/config/core/v3/base.proto envoy/extensions/common/ratelimit/v3/ratelimit.proto envoy/service/ratelimit/v3/rls.proto envoy/type/v3/ratelimit_unit.proto
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello http2_frames redis_reply xds_response
 
-.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients golang nodejs maven curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses image-size charts chart-testing
+.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients golang nodejs maven curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-redis-ways bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses image-size charts chart-testing
 .DELETE_ON_ERROR:
 
 # The groups of `make help`: a title, and targets in HELP_ and the name.
@@ -267,6 +267,12 @@ pgo: redis ## a release build with the profile of a load
 pauses: ## the longest pauses of core threads
 	$(if $(WEIR),,$(CARGO) build --locked --release --bin weir)
 	PYTHONPATH=tests/support $(PYTHON) -B benches/pauses.py $(or $(WEIR),target/release/weir) $(SECONDS)
+
+# The ways to count in Redis, with a release build or the binary WEIR. BEFORE is an older build. Prints the tables of
+# docs/design/redis-functions.md in Markdown. BENCH has options, for example '--rounds 1'.
+bench-redis-ways: redis ## the costs of ways to count in Redis
+	$(if $(WEIR),,$(CARGO) build --locked --release --bin weir)
+	PYTHONPATH=tests/support $(PYTHON) -B benches/redis_ways.py $(or $(WEIR),target/release/weir) $(BEFORE) $(BENCH)
 
 # The parts of the image, added up without a container engine, with a release build or the binary WEIR. It downloads
 # the packages of the base image.

@@ -123,6 +123,10 @@ fn main() -> anyhow::Result<()> {
         print!("\n{}\n{}", many_rules::table(&figures), figures.csv());
         return Ok(());
     }
+    if options.only_decisions {
+        print!("\n{}", in_process_decisions(&options)?.csv());
+        return Ok(());
+    }
     if options.only_resources {
         let figures = resources(&options, folder.path())?;
         print!("\n{}\n{}", size::tails(&figures), figures.csv());

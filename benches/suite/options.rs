@@ -69,6 +69,9 @@ pub(crate) struct Options {
     /// Only what weir takes at rest, at its start and with many counters. Writes nothing.
     #[arg(long)]
     pub(crate) only_resources: bool,
+    /// Only decisions inside the process. Writes nothing.
+    #[arg(long)]
+    pub(crate) only_decisions: bool,
     /// The folder of the page, with a folder `performance` beside it.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/design"))]
     pub(crate) docs: PathBuf,
