@@ -36,6 +36,25 @@ pub(super) struct Exceptions {
     pub(super) names: SharedNames,
 }
 
+/// Excesses over quotas by the same exceptions.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ExcusedExcess {
+    /// How often a quota began to be exceeded.
+    pub(super) times: u64,
+    /// How many changes of buckets left the sum above the quota.
+    pub(super) changes: u64,
+    /// The largest sum, as a part of the quota.
+    pub(super) largest: f64,
+}
+
+impl ExcusedExcess {
+    pub(super) fn add(&mut self, other: &ExcusedExcess) {
+        self.times += other.times;
+        self.changes += other.changes;
+        self.largest = self.largest.max(other.largest);
+    }
+}
+
 impl Exceptions {
     /// Adds a bucket as it is now.
     pub(super) fn add(&mut self, bucket: &SimBucket) {
@@ -89,7 +108,23 @@ impl Exceptions {
 
     /// By how much the sum may exceed the limit, apart from lost messages.
     pub(super) fn most(&self, now: Micros) -> Rate {
-        self.cut_offs.most(now) + self.losses.most(now) + self.names.most(now) + self.late.most(now)
+        self.bounds(now).into_iter().map(|(_, most)| most).sum()
+    }
+
+    /// The exceptions that allow an excess now, by name.
+    pub(super) fn active(&self, now: Micros) -> Vec<&'static str> {
+        let all = self.bounds(now).into_iter().chain([("message lost", self.missed)]);
+        all.filter(|(_, most)| *most > 0).map(|(name, _)| name).collect()
+    }
+
+    /// What each exception allows, apart from lost messages.
+    fn bounds(&self, now: Micros) -> [(&'static str, Rate); 4] {
+        [
+            ("instance cut off", self.cut_offs.most(now)),
+            ("writes or memory lost", self.losses.most(now)),
+            ("one name at two instances", self.names.most(now)),
+            ("message late", self.late.most(now)),
+        ]
     }
 }
 

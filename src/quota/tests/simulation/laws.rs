@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::envoy_side::REPORT_PERIOD;
-use super::exceptions::Exceptions;
+use super::exceptions::{Exceptions, ExcusedExcess};
 use super::liars::Liars;
 use crate::quota::Quota;
 use crate::testing::simulated_bucket::{Rate, SimBucket};
@@ -50,8 +50,8 @@ pub(super) struct Figures {
     pub(super) convergence: Vec<u64>,
     /// The largest part of a quota in use, also by the exceptions.
     pub(super) largest: f64,
-    /// How often a rate in use was above the quota because of an exception.
-    pub(super) excused: u64,
+    /// The excesses that exceptions allowed, by the names of these.
+    pub(super) excused: BTreeMap<String, ExcusedExcess>,
     /// The mean part of each quota that the other Envoys had while one started again and again.
     pub(super) kept: Vec<f64>,
     /// The longest time for which two Envoys with one name used one share.
@@ -85,8 +85,9 @@ pub(super) struct SimQuota {
     pub(super) index: usize,
     /// The Envoys that have a bucket.
     pub(super) envoys: Vec<usize>,
-    /// The sum of the rates in use.
+    /// The sum of the rates in use, and whether it is above the quota.
     used: Rate,
+    is_exceeded: bool,
     pub(super) exceptions: Exceptions,
     /// By how much the sum may exceed the limit as of the last sample, and the requests of all time.
     excess: (Rate, f64),
@@ -119,6 +120,7 @@ impl SimQuota {
             index,
             envoys,
             used: 0,
+            is_exceeded: false,
             exceptions: Exceptions::default(),
             excess: (0, 0.0),
             sizes: 0,
@@ -230,8 +232,15 @@ impl SimQuota {
                 format!("{now:?} quota {index}: {used} of {most} in use, {missed} excused")
             });
         } else if self.used > limit {
-            figures.excused += 1;
+            let excess = ExcusedExcess {
+                times: u64::from(!self.is_exceeded),
+                changes: 1,
+                largest: self.used as f64 / limit as f64,
+            };
+            let names = self.exceptions.active(now).join(", ");
+            figures.excused.entry(names).or_default().add(&excess);
         }
+        self.is_exceeded = self.used > limit;
         result
     }
 
