@@ -33,6 +33,7 @@ mod demand_meter;
 mod earlier_use;
 mod ledger_view;
 mod moving;
+mod new_holders;
 mod own_holder;
 mod planning;
 mod present_use;
@@ -43,6 +44,7 @@ mod timing;
 
 use earlier_use::EarlierUse;
 use ledger_view::LedgerView;
+use new_holders::NewHolders;
 use own_holder::OwnHolder;
 use reserved_shares::ReservedShares;
 
@@ -94,6 +96,7 @@ const NODE_ENTRIES: usize = 11;
 /// The most bytes that a holder takes in its group, also as the only one, and in a ledger in memory.
 pub const HOLDER_BYTES: usize = size_of::<OwnHolder>()
     + NODE_ENTRIES * size_of::<(HolderId, Box<OwnHolder>)>()
+    + NODE_ENTRIES * size_of::<HolderId>()
     + (NODE_ENTRIES + 2) * size_of::<(HolderId, Holding)>();
 
 /// An assignment to send.
@@ -125,6 +128,7 @@ pub struct QuotaGroup {
     config: GroupConfig,
     /// Boxed: a table with one holder has room for eleven.
     holders: BTreeMap<HolderId, Box<OwnHolder>>,
+    new: NewHolders,
     view: LedgerView,
     /// The rate of the settlement in flight.
     in_flight: Option<Quota>,
@@ -154,6 +158,7 @@ impl QuotaGroup {
             rate: quota,
             config,
             holders: BTreeMap::new(),
+            new: NewHolders::default(),
             view: LedgerView::default(),
             in_flight: None,
             reserved: ReservedShares::default(),
@@ -195,6 +200,7 @@ impl QuotaGroup {
     pub fn join(&mut self, holder: HolderId, now: Micros) {
         let known = self.holders.entry(holder);
         known.and_modify(|known| known.rejoin(now)).or_insert_with(|| OwnHolder::new(now).into());
+        self.new.add(holder);
         self.next = Some(Micros::ZERO);
     }
 
@@ -227,6 +233,9 @@ impl QuotaGroup {
         if known.left {
             known.rejoin(now);
         }
+        if known.waits_for_first_share() {
+            self.new.add(holder);
+        }
         known.report(hits, now, self.config.grace);
         self.next = Some(Micros::ZERO);
         Ok(())
@@ -235,6 +244,7 @@ impl QuotaGroup {
     /// The stream of the holder ended. The ledger keeps it until it expires.
     pub fn leave(&mut self, holder: HolderId) {
         self.due.remove(&holder);
+        self.new.remove(holder);
         if let Some(known) = self.holders.get_mut(&holder) {
             known.leave();
             self.next = Some(Micros::ZERO);
@@ -346,8 +356,9 @@ impl QuotaGroup {
     }
 
     /// Whether a holder waits for its first share.
-    pub fn has_new_holder(&self) -> bool {
-        self.holders.values().any(|holder| holder.waits_for_first_share())
+    pub fn has_new_holder(&mut self) -> bool {
+        let holders = &self.holders;
+        self.new.any(|id| holders.get(&id).is_some_and(|own| own.waits_for_first_share()))
     }
 
     /// Whether there is no holder. One that left counts until it expired.

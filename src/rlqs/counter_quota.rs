@@ -224,6 +224,12 @@ impl CounterQuota {
         self.members.contains_key(&holder)
     }
 
+    /// How often it planned.
+    #[cfg(test)]
+    pub(super) fn plans(&self) -> usize {
+        self.pace.plans
+    }
+
     /// The members.
     pub(super) fn members(&self) -> &HashMap<HolderId, Member> {
         &self.members
@@ -240,7 +246,8 @@ impl CounterQuota {
     }
 
     /// The next settlement, if one is due.
-    fn settlement(&mut self, at: Micros) -> Option<Settlement> {
+    fn settlement(&mut self, now: Micros, at: Micros) -> Option<Settlement> {
+        self.pace.planned(now);
         let settlement = self.group.settlement(at);
         // Holders of several counters move to this one. What these allow together is more than its limit.
         self.was_lowered |= self.group.moves_excess();
@@ -254,18 +261,22 @@ impl CounterQuota {
         metrics: &RlqsMetrics,
         local: &mut Option<LocalShare>,
     ) {
-        if now < self.pace.after_pause() {
+        if now < self.settles_from() {
             return;
         }
         let at = self.group_time(now, Some(ClockOffset::default()));
         for _ in 0..SETTLEMENTS_IN_A_ROW {
-            let Some(settlement) = self.settlement(at) else { break };
+            let Some(settlement) = self.settlement(now, at) else { break };
             metrics.count_moves(&settlement);
             let snapshot = self.ledger.settle(&settlement);
             metrics.settlements_ok.add();
             self.pace.settled(snapshot.holdings.len(), now);
             self.check_sum(&snapshot, at, metrics);
             self.group.settled(Some(&snapshot), at, at, self.rule.renews_without_ledger());
+            // A new holder needs a second one, and the others wait for the next tick if there are many.
+            if !self.group.has_new_holder() && now < self.pace.plan_ends() {
+                break;
+            }
         }
         if self.members.is_empty() {
             // The group does not ask for it: what has expired must not keep this quota.
@@ -286,7 +297,7 @@ impl CounterQuota {
         local: &mut Option<LocalShare>,
     ) -> Option<SettlementCall> {
         let waits = self.is_in_flight || now < self.settles_from();
-        let call = if waits { None } else { self.settlement(at) };
+        let call = if waits { None } else { self.settlement(now, at) };
         // A lowering is sent before the ledger answers, so that it does not use up the grace.
         self.deliver(now, local);
         let settlement = call?;
@@ -320,15 +331,15 @@ impl CounterQuota {
     }
 
     /// When the driver must look at it again, by the local clock.
-    pub(super) fn next(&self, now: Micros) -> Option<Micros> {
+    pub(super) fn next(&mut self, now: Micros) -> Option<Micros> {
         let next = self.group.next()?;
         let next = now.saturating_add(next.saturating_sub(self.group_now));
         Some(next.max(self.settles_from()))
     }
 
     /// From when on it settles, by the local clock.
-    fn settles_from(&self) -> Micros {
-        if self.group.has_new_holder() { self.pace.after_pause() } else { self.pace.next_call() }
+    fn settles_from(&mut self) -> Micros {
+        if self.group.has_new_holder() { self.pace.after_pause() } else { self.pace.next_plan() }
     }
 
     /// Whether it can be deleted: no member is left, and nothing is in use.

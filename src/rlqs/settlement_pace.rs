@@ -9,6 +9,12 @@ const HOLDERS_UNPACED: usize = 100;
 /// that reports all the time would keep the ledger busy.
 const PAUSE_PER_HOLDER: Micros = Micros(10);
 
+/// The pause after a plan for each further holder, and the longest one. Each plan divides the quota among all
+/// holders, and every report of another demand is a reason for one. The longest pause is shorter than a tick of
+/// the driver, so that each tick may plan.
+const PLAN_PAUSE_PER_HOLDER: Micros = Micros(250);
+const PLAN_PAUSE_MAX: Micros = Micros::from_millis(200);
+
 /// The time for one call to a shared ledger, and the most calls in a row. Reports cause no more calls, however
 /// many streams and buckets they come from.
 const CALL_PERIOD: Micros = Micros::from_millis(250);
@@ -19,20 +25,44 @@ const CALLS_IN_A_ROW: u64 = 4;
 pub(super) struct SettlementPace {
     /// The end of the pause after the last settlement.
     pause_ends: Micros,
+    /// The end of the pause after the last plan.
+    plan_ends: Micros,
+    /// The holders that the last settlement found.
+    holders: usize,
+    /// The number of plans.
+    #[cfg(test)]
+    pub(super) plans: usize,
     /// The end of the time for all calls to a shared ledger.
     calls_end: Micros,
 }
 
 impl SettlementPace {
-    /// From when on a quota in memory settles, and one with a new holder. The new holder waits for that only.
+    /// From when on a quota with a new holder settles. The new holder waits for that only.
     pub(super) fn after_pause(&self) -> Micros {
         self.pause_ends
     }
 
-    /// From when on another quota calls the shared ledger.
-    pub(super) fn next_call(&self) -> Micros {
+    /// From when on another quota plans.
+    pub(super) fn next_plan(&self) -> Micros {
         let in_a_row = Micros((CALLS_IN_A_ROW - 1) * CALL_PERIOD.0);
-        self.pause_ends.max(self.calls_end.saturating_sub(in_a_row))
+        let next_call = self.calls_end.saturating_sub(in_a_row);
+        self.pause_ends.max(next_call).max(self.plan_ends)
+    }
+
+    /// The end of the pause after the last plan.
+    pub(super) fn plan_ends(&self) -> Micros {
+        self.plan_ends
+    }
+
+    /// Begins the pause after a plan.
+    pub(super) fn planned(&mut self, now: Micros) {
+        let many = self.holders.saturating_sub(HOLDERS_UNPACED) as u64;
+        let pause = many.saturating_mul(PLAN_PAUSE_PER_HOLDER.0).min(PLAN_PAUSE_MAX.0);
+        self.plan_ends = now.saturating_add(Micros(pause));
+        #[cfg(test)]
+        {
+            self.plans += 1;
+        }
     }
 
     /// Counts a call to a shared ledger. Those for new holders do not wait, so there may be many in a moment. The
@@ -45,6 +75,7 @@ impl SettlementPace {
 
     /// Begins the pause after a settlement with this number of holders.
     pub(super) fn settled(&mut self, holders: usize, now: Micros) {
+        self.holders = holders;
         let many = holders.saturating_sub(HOLDERS_UNPACED) as u64;
         self.pause_ends = now.saturating_add(Micros(many * PAUSE_PER_HOLDER.0));
     }
@@ -58,12 +89,12 @@ mod tests {
     fn calls_wait_after_some_in_a_row() {
         let (mut pace, mut now) = (SettlementPace::default(), Micros::from_secs(1));
         for _ in 0..CALLS_IN_A_ROW {
-            assert!(pace.next_call() <= now);
+            assert!(pace.next_plan() <= now);
             pace.call(now);
         }
         for _ in 0..9 {
-            assert_eq!(pace.next_call(), now.saturating_add(CALL_PERIOD));
-            now = pace.next_call();
+            assert_eq!(pace.next_plan(), now.saturating_add(CALL_PERIOD));
+            now = pace.next_plan();
             pace.call(now);
         }
     }
@@ -72,6 +103,20 @@ mod tests {
     fn many_calls_at_once_delay_the_next_by_one_period() {
         let (mut pace, now) = (SettlementPace::default(), Micros::from_secs(1));
         (0..100).for_each(|_| pace.call(now));
-        assert_eq!(pace.next_call(), now.saturating_add(CALL_PERIOD));
+        assert_eq!(pace.next_plan(), now.saturating_add(CALL_PERIOD));
+    }
+
+    /// A new holder waits for the settlement alone, and the others for the plan.
+    #[test]
+    fn plans_pause_by_the_number_of_holders() {
+        for (holders, settlement, plan) in
+            [(0, 0, 0), (100, 0, 0), (300, 2_000, 50_000), (1_100, 10_000, 200_000)]
+        {
+            let (mut pace, now) = (SettlementPace::default(), Micros::from_secs(1));
+            pace.settled(holders, now);
+            pace.planned(now);
+            assert_eq!(pace.after_pause().saturating_sub(now), Micros(settlement), "{holders}");
+            assert_eq!(pace.next_plan().saturating_sub(now), Micros(plan), "{holders}");
+        }
     }
 }

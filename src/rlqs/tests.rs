@@ -29,6 +29,7 @@ mod invariant;
 mod local;
 mod moving;
 mod overview;
+mod pacing;
 mod relearn;
 mod reloads;
 mod shadow_mode;
