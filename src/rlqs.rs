@@ -27,6 +27,7 @@ use crate::time::Micros;
 
 mod bucket_id;
 mod client_budget;
+mod contested_names;
 mod counter_quota;
 mod divided_check;
 mod divided_rule_ids;

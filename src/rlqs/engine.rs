@@ -122,7 +122,7 @@ impl QuotaEngine {
             applies_again: AtomicBool::default(),
             streams,
             buckets,
-            names: InstanceNames::default(),
+            names: InstanceNames::new(),
         })
     }
 

@@ -259,7 +259,7 @@ impl EnvoyStream {
         }
         let domain: Arc<str> = sent.into();
         if let Some(name) = self.name.take() {
-            if !self.engine.names.claim(self.client, &domain, &name) {
+            if !self.engine.names.claim(self.client, &domain, &name, now) {
                 metrics.refuse(RefusedReason::NameInUse, &domain, now);
                 self.domain = Some(domain.clone());
                 return Ok(domain);

@@ -14,7 +14,8 @@
 //! 6. After another report, holders with equal demand pass equal rates, within 10 %.
 //! 7. While an Envoy starts again and again, three others with more demand than the quota keep 70 % of it.
 //! 8. An instance that is cut off from the ledger raises no share.
-//! 9. Two Envoys with one name use one share for at most 30 s, and again after a new stream of one of them.
+//! 9. Two Envoys with one name use one share for at most 30 s. Each instance notices it once, and then gives the
+//!    name to no other stream.
 //! 10. Beside many Envoys of one client that want everything, open streams and end them, an honest client has
 //!     90 % of its part in the mean: the one that it would have if that client were a single Envoy.
 //! 11. An Envoy with an open stream has an assignment after a second, if the ledger answers, or 19 s after a

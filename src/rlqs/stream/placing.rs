@@ -158,7 +158,7 @@ impl EnvoyStream {
                     let old = std::mem::replace(&mut bucket.place, BucketPlace::Abandoned);
                     leave(engine, &old, now);
                     // The other buckets of the stream move in the same way.
-                    self.drop_name();
+                    self.drop_name(at);
                     return false;
                 }
             }
@@ -174,10 +174,11 @@ impl EnvoyStream {
         self.outbox.put(key, DueAction { action, at: now, ttl_seconds });
     }
 
-    /// Gives up the instance name for buckets without a place.
-    fn drop_name(&mut self) {
-        if self.name.take().is_some() {
+    /// Gives up the instance name for buckets without a place, and for the next streams.
+    fn drop_name(&mut self, at: &ReportScope<'_>) {
+        if let Some(name) = self.name.take() {
             self.identity.drop_name();
+            at.engine.names.contest(self.client, at.domain, &name, at.now);
         }
     }
 }

@@ -61,9 +61,10 @@ fn refused_names(process: &Process) -> u64 {
     process.engine.metrics().refused(RefusedReason::NameInUse)
 }
 
-/// Five reports of each stream in 25 s, one process 100 ms after the other. Returns the last rates.
-fn reported(all: &[Process], streams: &mut [EnvoyStream]) -> [f64; 2] {
-    let mut rates = [0.0; 2];
+/// Five reports of each stream in 25 s, one process 100 ms after the other. Returns the last rates, and the
+/// largest sum of both.
+fn reported(all: &[Process], streams: &mut [EnvoyStream]) -> ([f64; 2], f64) {
+    let (mut rates, mut largest) = ([0.0; 2], 0.0_f64);
     for _ in 0..5 {
         for (process, stream) in all.iter().zip(&mut *streams) {
             newest(stream);
@@ -74,17 +75,18 @@ fn reported(all: &[Process], streams: &mut [EnvoyStream]) -> [f64; 2] {
         for _ in 0..19 {
             all[0].pass(250);
             all[1].settle();
-        }
-        for (last, stream) in rates.iter_mut().zip(&mut *streams) {
-            *last = rate(stream).unwrap_or(*last);
+            for (last, stream) in rates.iter_mut().zip(&mut *streams) {
+                *last = rate(stream).unwrap_or(*last);
+            }
+            largest = largest.max(rates.iter().sum());
         }
     }
-    rates
+    (rates, largest)
 }
 
 /// Two Envoys with one name report to two processes. One gets a random name. The name stays claimed at its
-/// process, because other buckets of the stream may have it. The random name is one of the stream: the next
-/// stream of this Envoy has the old name, and gets another one in the same way.
+/// process, because other buckets of the stream may have it. The next streams with this name get a random one at
+/// once, so they use no share of the other Envoy.
 #[test]
 fn a_name_is_used_by_one_envoy_only() {
     let (all, _) = processes(2);
@@ -98,7 +100,8 @@ fn a_name_is_used_by_one_envoy_only() {
             streams.insert(renamed, all[renamed].open(Some("same")));
         }
         let before = refused();
-        let rates = reported(&all, &mut streams);
+        let (rates, largest) = reported(&all, &mut streams);
+        assert_eq!(largest > 100.0 + 1e-9, stream == 0, "{largest} per second");
         let after = refused();
         assert_eq!(after.iter().sum::<u64>(), before.iter().sum::<u64>() + 1, "{after:?}");
         let sum: f64 = rates.iter().sum();
@@ -110,6 +113,38 @@ fn a_name_is_used_by_one_envoy_only() {
     let mut third = all[renamed].open(Some("same"));
     third.report(&report("d", &[("tenant=b", 1)])).expect("valid");
     assert_eq!(refused_names(&all[renamed]), before + 1);
+    // The name is that of its Envoy again after an hour without another one.
+    streams.clear();
+    drop(third);
+    all[0].clock.advance(Micros::from_secs(3_600));
+    let mut fourth = all[renamed].open(Some("same"));
+    fourth.report(&report("d", &[("tenant=b", 1)])).expect("valid");
+    assert_eq!(refused_names(&all[renamed]), before + 1);
+}
+
+/// An Envoy that moves to another process and back keeps its share and its name, also if a process notices the end
+/// of its stream late.
+#[test]
+fn an_envoy_that_moves_keeps_its_name() {
+    let (all, _) = processes(2);
+    let full = report("d", &[("tenant=a", 600)]);
+    let mut streams: [Option<EnvoyStream>; 2] = [None, None];
+    for turn in [0, 1, 0, 1] {
+        // The process ends the stream of before the last turn now.
+        streams[turn] = None;
+        let mut stream = all[turn].open(Some("own"));
+        for _ in 0..2 {
+            stream.report(&full).expect("valid");
+            all[turn].settle();
+            assert_eq!(rate(&mut stream), Some(100.0), "in turn {turn}");
+            for _ in 0..20 {
+                all[0].pass(250);
+                all[1].settle();
+            }
+        }
+        streams[turn] = Some(stream);
+    }
+    assert_eq!([&all[0], &all[1]].map(refused_names), [0, 0]);
 }
 
 /// While the store fails, an Envoy keeps its share, unless the rule denies.

@@ -1,7 +1,7 @@
 //! Controls: each law finds a division that breaks it.
 
 use super::instance::Division;
-use super::schedule::{self, Theme};
+use super::schedule::{self, Size, Theme};
 use super::world::Fault;
 use super::{SMALL, run};
 use crate::time::Micros;
@@ -12,6 +12,25 @@ fn a_wrong_division_breaks_the_first_law() {
     for seed in 0..2 {
         let figures = run(seed, Theme::Demand, SMALL, Division::Whole);
         assert!(figures.violations.contains_key("1 sum"), "{seed}: {:?}", figures.violations);
+    }
+}
+
+/// Envoys with one name open new streams all the time. Each instance notices that once, and no law is broken. As
+/// a control, instances forget it at the end of the stream.
+#[test]
+fn a_name_is_contested_once_per_instance() {
+    let size = Size { faults: 6, length: 240, ..SMALL };
+    let violations = |seed, fault| {
+        let mut world = schedule::world(seed, Theme::SharedNames, size, Division::Groups);
+        world.setup.fault = fault;
+        world.run(Micros::from_secs(size.length));
+        world.figures.violations
+    };
+    for seed in 0..8 {
+        let broken = violations(seed, None);
+        assert!(broken.is_empty(), "{seed}: {broken:#?}");
+        let broken = violations(seed, Some(Fault::ForgottenNames));
+        assert!(broken.contains_key("9 one name again"), "{seed}: {broken:#?}");
     }
 }
 

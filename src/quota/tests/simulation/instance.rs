@@ -39,6 +39,8 @@ pub(super) struct Instance {
     streams: HashMap<HolderId, usize>,
     /// The names of open streams.
     names: HashSet<u64>,
+    /// The names that an Envoy of another instance had too. The simulation is shorter than they are kept.
+    contested: HashSet<u64>,
     /// The local callers of a holder.
     pub(super) locals: HashMap<HolderId, usize>,
     config: GroupConfig,
@@ -55,6 +57,7 @@ impl Instance {
             ledgers: BTreeMap::new(),
             streams: HashMap::new(),
             names: HashSet::new(),
+            contested: HashSet::new(),
             locals: HashMap::new(),
             config,
         }
@@ -109,6 +112,7 @@ impl World {
         state.ledgers.clear();
         state.streams.clear();
         state.names.clear();
+        state.contested.clear();
         for envoy in 0..self.envoys.len() {
             let stream = self.envoys[envoy].stream;
             if stream.is_some_and(|stream| self.streams[stream].instance == instance) {
@@ -228,6 +232,7 @@ impl World {
         }
         if !std::mem::replace(&mut self.streams[stream].is_named, true)
             && let Some(name) = self.envoys[self.streams[stream].envoy].name
+            && !self.instances[instance].contested.contains(&name)
             && self.instances[instance].names.insert(name)
         {
             self.streams[stream].name = Some(name);
@@ -266,10 +271,25 @@ impl World {
         }
         if taken_over {
             self.remove_holder(stream, instance, usage.quota, holder);
-            self.streams[stream].name = None;
+            if let Some(name) = self.streams[stream].name.take() {
+                self.contest(name, stream, usage.quota);
+            }
             let holder = self.join(stream, instance, usage);
             let group = self.instances[instance].groups.get_mut(&usage.quota).expect("joined");
             group.report(holder, usage.asked, local).expect("a new holder");
+        }
+    }
+
+    /// The instance of a stream notices that another one has its name too.
+    fn contest(&mut self, name: u64, stream: usize, quota: usize) {
+        let Stream { envoy, instance, .. } = self.streams[stream];
+        if self.setup.fault != Some(Fault::ForgottenNames) {
+            self.instances[instance].contested.insert(name);
+        }
+        if self.envoys[envoy].buckets[&quota].shares_name {
+            // Those of the first quota count for all, because a stream has one name.
+            let names = &mut self.quotas[0].exceptions.names;
+            names.notice(name, instance, &mut self.figures);
         }
     }
 

@@ -34,7 +34,11 @@ struct SharedHolder {
 
 /// The holders with a shared name.
 #[derive(Debug, Default)]
-pub(super) struct SharedNames(BTreeMap<HolderId, SharedHolder>);
+pub(super) struct SharedNames {
+    holders: BTreeMap<HolderId, SharedHolder>,
+    /// Names with the instances that noticed that another one has them too.
+    noticed: BTreeSet<(u64, usize)>,
+}
 
 impl SharedHolder {
     fn is_twice(&self) -> bool {
@@ -72,14 +76,21 @@ impl SharedHolder {
 }
 
 impl SharedNames {
+    /// An instance notices that another one has a name too. It gives the name to no stream after that.
+    pub(super) fn notice(&mut self, name: u64, instance: usize, figures: &mut Figures) {
+        if !self.noticed.insert((name, instance)) {
+            figures.violate("9 one name again", || format!("name {name}: instance {instance}"));
+        }
+    }
+
     /// An Envoy uses the share of `holder` that `instance` gave.
     pub(super) fn add(&mut self, holder: HolderId, instance: usize, bucket: &SimBucket) {
-        let known = self.0.entry(holder).or_default();
+        let known = self.holders.entry(holder).or_default();
         known.users.insert(bucket.envoy, (bucket.rate(), instance));
     }
 
     pub(super) fn remove(&mut self, holder: HolderId, bucket: &SimBucket, now: Micros) {
-        if let Some(known) = self.0.get_mut(&holder) {
+        if let Some(known) = self.holders.get_mut(&holder) {
             known.note(now);
             known.users.remove(&bucket.envoy);
         }
@@ -87,7 +98,7 @@ impl SharedNames {
 
     /// An instance has the holder from now on, or no longer.
     pub(super) fn claim(&mut self, holder: HolderId, instance: usize, is_there: bool, now: Micros) {
-        let known = self.0.entry(holder).or_default();
+        let known = self.holders.entry(holder).or_default();
         known.note(now);
         if is_there {
             known.instances.insert(instance);
@@ -99,12 +110,12 @@ impl SharedNames {
 
     /// By how much the sum may exceed the quota.
     pub(super) fn most(&self, now: Micros) -> Rate {
-        self.0.values().map(|known| known.excess(now)).sum()
+        self.holders.values().map(|known| known.excess(now)).sum()
     }
 
     /// Judges that no share is used twice for a long time.
     pub(super) fn judge(&mut self, quota: usize, now: Micros, figures: &mut Figures) {
-        for known in self.0.values_mut() {
+        for known in self.holders.values_mut() {
             known.note(now);
             known.twice = known.is_twice().then(|| known.twice.unwrap_or(now));
             known.at_one = known.is_at_one().then(|| known.at_one.unwrap_or(now));

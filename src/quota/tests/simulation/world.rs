@@ -146,6 +146,8 @@ pub(super) enum Fault {
     ForgottenView,
     /// Instances ignore that another one has a holder.
     KeptName,
+    /// They forget it at the end of the stream that noticed it.
+    ForgottenNames,
     /// Local callers use the whole quota.
     WholeForLocal,
     /// Instances learn no other limit.
