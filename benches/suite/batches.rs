@@ -91,6 +91,13 @@ pub(crate) fn of_plain(figures: &Figures, name: &str) -> Option<f64> {
     figures.ratio(&cpu_figure(name), &plain_figure(name))
 }
 
+/// Each kind of traffic, with the figures of the CPU time of Redis by this build and by the build before.
+pub(crate) fn builds() -> impl Iterator<Item = (&'static str, [String; 2])> {
+    TRAFFIC
+        .iter()
+        .map(|(name, _, _)| (*name, BUILDS.map(|end| cpu_figure(&format!("{name}{end}")))))
+}
+
 fn per_call_figure(name: &str) -> String {
     format!("batches: decisions per script call: {name}")
 }

@@ -17,7 +17,7 @@ use crate::redis::Redis;
 
 mod service;
 
-use service::{Builds, FIXED_WINDOW, Service};
+use service::{BEFORE, Builds, FIXED_WINDOW, Service};
 pub(crate) use service::{ENVOY_RATELIMIT, SERVICES};
 
 /// Counters of each fleet.
@@ -131,6 +131,13 @@ impl Fleet {
     /// with pipelines, whichever makes the ratio larger.
     pub(crate) fn comparison(self, figures: &Figures, service: &str) -> Comparison {
         self.compared(figures, self.ratio(figures, service), &[service])
+    }
+
+    /// The CPU time of Redis by this build, divided by that by the build before.
+    pub(crate) fn of_before(self, figures: &Figures) -> Comparison {
+        let [of, by] = [FIXED_WINDOW, BEFORE].map(|service| self.redis_cpu_figure(service));
+        let [subject, reference] = [FIXED_WINDOW, BEFORE].map(|name| self.paced(figures, name));
+        Comparison::new(figures.ratio(&of, &by), [subject], [reference])
     }
 
     /// The comparison of `services` with envoyproxy/ratelimit that has this ratio.

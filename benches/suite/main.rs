@@ -13,6 +13,7 @@ use weir_bench::{Pacing, Plan};
 
 mod baseline;
 mod batches;
+mod before;
 mod chart_files;
 mod child;
 mod comparison;

@@ -37,7 +37,7 @@ const COLUMNS: [(&str, &str); 7] = [
     ("resident after the start, MB", "memory after the start, MB"),
     ("peak of the start, MB", "peak of the start, MB"),
     ("peak with reloads, MB", "peak with reloads, MB"),
-    ("p99 before, us", "p99 before, us"),
+    ("p99 before, us", "p99 before reloads, us"),
     ("p99 during reloads, us", "p99 during reloads, us"),
 ];
 
@@ -207,6 +207,22 @@ fn stripped(folder: &Path) -> anyhow::Result<Bytes> {
 
 fn megabytes(bytes: Bytes) -> f64 {
     bytes as f64 / 1e6
+}
+
+/// What is measured of each size, with the figures of this build and of the build before.
+pub(crate) fn builds() -> Vec<(String, [String; 2])> {
+    let of = |size: Size| {
+        let row = move |(what, column): (&'static str, &'static str)| {
+            let column = column.trim_end_matches(", ms").trim_end_matches(", MB");
+            let column = column.trim_end_matches(", us");
+            (
+                format!("{}: {column}", size.name),
+                [THIS, BEFORE].map(|build| size.figure(build, what)),
+            )
+        };
+        COLUMNS.map(row)
+    };
+    SIZES.into_iter().flat_map(of).collect()
 }
 
 /// The table, and the size of the binary.

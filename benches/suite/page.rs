@@ -12,7 +12,9 @@ use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
 use crate::faults::FAULTS;
 use crate::figures::Figures;
 use crate::fleet::{self, ENVOY_RATELIMIT, FLEETS, SERVICES};
-use crate::{batches, chart_files, many_rules, saturated_peers, size, targets, through_envoy};
+use crate::{
+    batches, before, chart_files, many_rules, saturated_peers, size, targets, through_envoy,
+};
 
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
@@ -51,6 +53,7 @@ pub(crate) fn write(
         .replace("{{faults}}", faults(figures).trim_end())
         .replace("{{batches}}", batches::rows(figures).trim_end())
         .replace("{{fleets}}", fleets(figures).trim_end())
+        .replace("{{before}}", before::rows(figures).trim_end())
         .replace("{{tails}}", size::tails(figures).trim_end())
         .replace("{{algorithms}}", algorithms(figures).trim_end());
     fs::write(docs.join("performance.md"), page)?;

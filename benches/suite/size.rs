@@ -127,6 +127,14 @@ fn tail_figure(millions: f64, build: &str) -> String {
     format!("{millions} M counters{build}: p99, of that of 1 000")
 }
 
+/// The p99 with many counters, of that with 1 000, with the figures of this build and of the build before.
+pub(crate) fn builds() -> [(String, [String; 2]); 2] {
+    [(1.0, "1 000 000"), (10.0, "10 000 000")].map(|(millions, counters)| {
+        let what = format!("{counters} counters: p99, of that of 1 000");
+        (what, BUILDS.map(|build| tail_figure(millions, build)))
+    })
+}
+
 /// The rows of the table of tails, without the builds and counters that were not measured.
 pub(crate) fn tails(figures: &Figures) -> String {
     let mut rows = String::new();

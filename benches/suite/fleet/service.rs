@@ -20,6 +20,8 @@ pub(crate) enum Service {
 }
 
 pub(super) const FIXED_WINDOW: &str = "weir, fixed_window";
+/// The same by the build before.
+pub(super) const BEFORE: &str = "weir, fixed_window, the build before";
 /// envoyproxy/ratelimit without and with pipelines.
 pub(crate) const ENVOY_RATELIMIT: [&str; 2] =
     ["envoyproxy/ratelimit", "envoyproxy/ratelimit, with pipelines"];
@@ -35,7 +37,7 @@ pub(crate) const SERVICES: [(&str, Service); 9] = [
         "weir, fixed_window, redis.functions: off",
         Service::Weir { algorithm: "fixed_window", functions: "off" },
     ),
-    ("weir, fixed_window, the build before", Service::WeirBefore),
+    (BEFORE, Service::WeirBefore),
     (ENVOY_RATELIMIT[0], Service::EnvoyRatelimit { variables: &[] }),
     (ENVOY_RATELIMIT[1], Service::EnvoyRatelimit { variables: PIPELINES }),
 ];
