@@ -13,6 +13,8 @@ const ANSWER: Duration = Duration::from_secs(1);
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long an assignment between two reports is valid after the next report.
 const SPARE: Duration = Duration::from_secs(1);
+/// An assignment that arrives so soon after a report may have left weir before it. Then the answer replaces it.
+const CROSSING: Duration = Duration::from_millis(100);
 
 /// What the messages to an Envoy showed.
 pub(super) struct Answers {
@@ -73,6 +75,14 @@ impl BucketMessages<'_> {
             .then(|| (at, format!("an answer for {ttl:?} to a report")))
     }
 
+    /// How long the assignments after `sent` are valid that arrive in the time of an answer.
+    fn answers_after(&self, sent: &Sent) -> impl Iterator<Item = Duration> {
+        let later = self.actions.iter().filter(|other| other.at > sent.at);
+        later
+            .take_while(|other| other.at < sent.at + ANSWER)
+            .filter_map(|other| Some(other.assigned?.ttl))
+    }
+
     /// The assignments that expire before the report that was due next, or too soon after it.
     fn expire_early(&self) -> impl Iterator<Item = (Instant, String)> {
         self.actions.iter().filter_map(|sent| {
@@ -82,7 +92,10 @@ impl BucketMessages<'_> {
                 return Some((sent.at, "an assignment before any report".to_owned()));
             };
             let next = (self.reports[last] + INTERVAL).saturating_duration_since(sent.at);
-            let is_early = ttl < next + SPARE;
+            let is_short = |ttl: Duration| ttl < next + SPARE;
+            let crosses = sent.at - self.reports[last] < CROSSING;
+            let is_early =
+                is_short(ttl) && !(crosses && self.answers_after(sent).any(|ttl| !is_short(ttl)));
             is_early.then(|| {
                 (sent.at, format!("an assignment for {ttl:?}, {next:?} before the next report"))
             })
@@ -101,19 +114,40 @@ mod tests {
 
     /// The errors of one report on the bucket `a`, and one action for `bucket`, `millis` after it.
     fn errors(bucket: &str, millis: u64, ttl: Option<u64>) -> Vec<String> {
+        errors_of(&[(bucket, millis, ttl)])
+    }
+
+    /// The errors of one report on the bucket `a`, and these actions.
+    fn errors_of(actions: &[(&str, u64, Option<u64>)]) -> Vec<String> {
         let at = Instant::now();
         let id = |value: &str| [("tenant".to_owned(), value.to_owned())];
         let bucket_id = Some(BucketId { bucket: id("a").into() });
         let report = Report { at, usage: BucketQuotaUsage { bucket_id, ..Default::default() } };
-        let ttl = ttl.map(Duration::from_secs);
-        let sent = Sent {
-            at: at + Duration::from_millis(millis),
+        let sent = |(bucket, millis, ttl): &(&str, u64, Option<u64>)| Sent {
+            at: at + Duration::from_millis(*millis),
             bucket: id(bucket).into(),
-            assigned: ttl.map(|ttl| Assigned { rate: 1.0, max_tokens: 1, ttl }),
+            assigned: ttl.map(|ttl| Assigned {
+                rate: 1.0,
+                max_tokens: 1,
+                ttl: Duration::from_secs(ttl),
+            }),
         };
-        let found = check_answers(&[report], &[sent], |_| true);
+        let sent: Vec<Sent> = actions.iter().map(sent).collect();
+        let found = check_answers(&[report], &sent, |_| true);
         assert_eq!(found.answered, 1);
         found.errors.into_iter().map(|(_, what)| what).collect()
+    }
+
+    #[test]
+    fn an_assignment_may_cross_a_report() {
+        let crossing = ("a", 4, Some(5));
+        assert_eq!(errors_of(&[crossing, ("a", 300, Some(10))]), [""; 0]);
+        let early = "an assignment for 5s";
+        for actions in [vec![crossing], vec![("a", 500, Some(5)), ("a", 800, Some(10))]] {
+            let errors = errors_of(&actions);
+            assert!(errors.iter().any(|error| error.contains(early)), "{actions:?}: {errors:?}");
+        }
+        assert_eq!(errors_of(&[crossing, ("a", 1_100, Some(10))]).len(), 2, "too late");
     }
 
     #[test]
