@@ -3,8 +3,8 @@
 Usage: redis_ways.py WEIR [BEFORE] [--rounds N] [--calls N]
 
 The ways of a table take turns for N rounds. A figure is the median. The counters exist before they are measured.
-weir's calls are recorded from WEIR and from BEFORE, an older build: a fixed window of one tier, once as a function
-and once as a script. Redis is `redis-server`, without persistence.
+weir's calls are recorded from WEIR, as functions and as scripts, and from BEFORE, an older build, in the form that it
+prefers: a fixed window and a sliding_window_log of one tier. Redis is `redis-server`, without persistence.
 """
 
 import argparse
@@ -24,7 +24,13 @@ DEPTH = 16
 # Counters of a call of the packed ones, and the hashes.
 PER_CALL, HASHES = 55, 16
 WINDOW_MS = "3600000"
-RULES = "domain: bench\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 1000000 } }]\n"
+RULES = """domain: bench
+descriptors:
+- key: fixed_window
+  rate_limit: { unit: hour, requests_per_unit: 1000000 }
+- key: sliding_window_log
+  rate_limit: { unit: hour, requests_per_unit: 1000, algorithm: sliding_window_log }
+"""
 
 PLAIN = "local n = redis.call('INCRBY', KEYS[1], ARGV[1]) redis.call('PEXPIRE', KEYS[1], ARGV[2]) return n"
 EACH = "for i = 1, #KEYS do redis.call('INCRBY', KEYS[i], '1') end"
@@ -90,10 +96,16 @@ class Redis:
             [*command, "--save", "", "--dir", str(folder)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )
         ends = time.monotonic() + TIMEOUT
-        while not pathlib.Path(self.path).exists():
+        while not self.listens():
             if self.process.poll() is not None or time.monotonic() > ends:
                 raise SystemExit("redis-server does not start")
             time.sleep(0.01)
+
+    def listens(self):
+        try:
+            return Connection(self.path).call("PING") == b"PONG"
+        except OSError:
+            return False
 
     def cpu_us(self):
         """CPU time so far, by the count of the scheduler."""
@@ -114,7 +126,7 @@ def free_port():
         return taken.getsockname()[1]
 
 
-def recorded(redis, binary, folder, functions):
+def recorded(redis, binary, folder, functions, algorithm="fixed_window"):
     """The words of weir's call for one step: `FCALL` or `EVALSHA`."""
     monitor = Connection(redis.path)
     monitor.call("MONITOR")
@@ -128,10 +140,12 @@ def recorded(redis, binary, folder, functions):
     settings |= {"WEIR__REDIS__FUNCTIONS": functions} if functions else {}
     with Weir(binary, rules, settings) as weir:
         address = ":".join(map(str, weir.grpc))
-        call = [binary, "call", "--addr", address, "--domain", "bench", "user=u0"]
+        call = [binary, "call", "--addr", address, "--domain", "bench", f"{algorithm}=u0"]
         subprocess.run(call, check=True, stdout=subprocess.DEVNULL)
         while True:
             line = monitor.replies.readline().decode("latin-1").strip()
+            if not line:
+                raise SystemExit(f"{binary} made no call of one step")
             _, _, words = line.partition("] ")
             words = [ast.literal_eval("b" + word) for word in split(words)]
             if words and words[0].upper() in (b"FCALL", b"EVALSHA") and words[2] == b"1":
@@ -302,10 +316,13 @@ def main():
     with tempfile.TemporaryDirectory() as folder, Redis(folder) as redis:
         folder = pathlib.Path(folder)
         of_weir = {}
-        if options.before:
-            of_weir["`EVALSHA` of the build before"] = recorded(redis, options.before, folder, None)
-        of_weir["`EVALSHA`"] = recorded(redis, options.weir, folder, "off")
-        of_weir["`FCALL`"] = recorded(redis, options.weir, folder, "auto")
+        for algorithm in ("fixed_window", "sliding_window_log"):
+            if options.before:
+                name = f"the build before, `{algorithm}`"
+                of_weir[name] = recorded(redis, options.before, folder, None, algorithm)
+            for form, functions in (("EVALSHA", "off"), ("FCALL", "auto")):
+                name = f"`{form}`, `{algorithm}`"
+                of_weir[name] = recorded(redis, options.weir, folder, functions, algorithm)
         one_step(redis, of_weir, options.rounds, options.calls)
         packed(redis, options.rounds, options.calls // PER_CALL)
         tracked(redis, options.rounds, options.calls)
