@@ -12,10 +12,10 @@ pub(super) const INSTANCE_IDLE: f64 = 4.12e-4;
 pub(super) const INSTANCE_RESIDENT: f64 = 1.67e7;
 
 /// CPU seconds of an instance for a call without a step in Redis: "saturated: CPU s per 100 000: memory".
-pub(super) const INSTANCE_CALL: f64 = 3.47e-6;
+pub(super) const INSTANCE_CALL: f64 = 1.42e-6;
 
 /// CPU seconds of an instance for a call with one step: "saturated: CPU s per 100 000: Redis".
-pub(super) const INSTANCE_CALL_WITH_STEP: f64 = 6.29e-6;
+pub(super) const INSTANCE_CALL_WITH_STEP: f64 = 3.65e-6;
 
 /// The same at 8 calls per second: "50 x 8: CPU s per 100 000", of the cheapest algorithm.
 const INSTANCE_CALL_AT_8_LEAST: f64 = 3.25e-4;
@@ -40,19 +40,19 @@ pub(super) const INSTANCE_LONE_CALL: [CostByRate; 2] = [
 
 /// The part of the wake-ups of an instance that a call without a step has too: "through Envoy, 500: CPU s
 /// of the service", from memory, divided by that of `exact`.
-pub(super) const MEMORY_SHARE: f64 = 4.49e-1;
+pub(super) const MEMORY_SHARE: f64 = 3.68e-1;
 
 /// The round trip of a call to Redis in seconds: "open: p50, us", of Redis less that of memory.
-pub(super) const ROUND_TRIP: f64 = 4.12e-5;
+pub(super) const ROUND_TRIP: f64 = 3.37e-5;
 
 /// CPU seconds of Redis for a function call of one step, in pipelines of 16: "one FCALL each".
-pub(super) const REDIS_FUNCTION_CALL: f64 = 2.20e-6;
+pub(super) const REDIS_FUNCTION_CALL: f64 = 2.75e-6;
 
 /// CPU seconds of Redis for each further step of a call, on a counter that the call mostly has already: from
 /// "batches: Redis CPU s per million: 10 counters, uniform".
-pub(super) const REDIS_STEP_CHEAPEST: f64 = 6.77e-7;
+pub(super) const REDIS_STEP_CHEAPEST: f64 = 6.67e-7;
 /// The same on another counter: from "calls of 16 steps each".
-pub(super) const REDIS_STEP_COSTLIEST: f64 = 1.71e-6;
+pub(super) const REDIS_STEP_COSTLIEST: f64 = 1.94e-6;
 
 /// CPU seconds of Redis for one step in a separate call, at 400 calls per second: the least by algorithm of
 /// "8 x 50: Redis CPU s per 100 000" and of "50 x 8".
