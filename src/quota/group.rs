@@ -233,7 +233,7 @@ impl QuotaGroup {
         if known.left {
             known.rejoin(now);
         }
-        if known.waits_for_first_share() {
+        if known.waits_for_first_share(now, &self.config) {
             self.new.add(holder);
         }
         known.report(hits, now, self.config.grace);
@@ -356,9 +356,15 @@ impl QuotaGroup {
     }
 
     /// Whether a holder waits for its first share.
-    pub fn has_new_holder(&mut self) -> bool {
-        let holders = &self.holders;
-        self.new.any(|id| holders.get(&id).is_some_and(|own| own.waits_for_first_share()))
+    pub fn has_new_holder(&mut self, now: Micros) -> bool {
+        let (holders, config) = (&self.holders, &self.config);
+        let waits = |own: &Box<OwnHolder>| own.waits_for_first_share(now, config);
+        self.new.any(|id| holders.get(&id).is_some_and(waits))
+    }
+
+    /// Whether a settlement is due that should not wait for others: for a new holder, or after a reload.
+    pub fn is_urgent(&mut self, now: Micros) -> bool {
+        self.resend || self.has_new_holder(now)
     }
 
     /// Whether there is no holder. One that left counts until it expired.

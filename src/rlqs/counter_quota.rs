@@ -274,7 +274,7 @@ impl CounterQuota {
             self.check_sum(&snapshot, at, metrics);
             self.group.settled(Some(&snapshot), at, at, self.rule.renews_without_ledger());
             // A new holder needs a second one, and the others wait for the next tick if there are many.
-            if !self.group.has_new_holder() && now < self.pace.plan_ends() {
+            if !self.group.has_new_holder(at) && now < self.pace.plan_ends() {
                 break;
             }
         }
@@ -339,7 +339,8 @@ impl CounterQuota {
 
     /// From when on it settles, by the local clock.
     fn settles_from(&mut self) -> Micros {
-        if self.group.has_new_holder() { self.pace.after_pause() } else { self.pace.next_plan() }
+        let is_urgent = self.group.is_urgent(self.group_now);
+        if is_urgent { self.pace.after_pause() } else { self.pace.next_plan() }
     }
 
     /// Whether it can be deleted: no member is left, and nothing is in use.

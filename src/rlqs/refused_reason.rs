@@ -87,7 +87,9 @@ impl RefusedReason {
             }
             RefusedReason::Message => "find the client; it may raise rlqs.max_message_bytes",
             RefusedReason::Domain => "set `domain` in the filter; a stream has one domain",
-            RefusedReason::NameInUse => "give each Envoy its own x-weir-instance",
+            RefusedReason::NameInUse => {
+                "give each Envoy its own x-weir-instance; a refused one is free again in an hour"
+            }
             RefusedReason::LateReader => "find the Envoy or the network that reads slowly",
             RefusedReason::LocalHolders => {
                 "raise rlqs.max_buckets, or use other rules for the buckets of Envoys"

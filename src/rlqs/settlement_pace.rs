@@ -6,14 +6,17 @@ use crate::time::Micros;
 const HOLDERS_UNPACED: usize = 100;
 
 /// The pause after a settlement for each further holder. Each settlement reads all holders, so one client
-/// that reports all the time would keep the ledger busy.
-const PAUSE_PER_HOLDER: Micros = Micros(10);
+/// that opens streams all the time would keep the driver busy: a new holder needs two settlements, of about 8 us
+/// for each holder.
+const PAUSE_PER_HOLDER: Micros = Micros(50);
 
-/// The pause after a plan for each further holder, and the longest one. Each plan divides the quota among all
-/// holders, and every report of another demand is a reason for one. The longest pause is shorter than a tick of
-/// the driver, so that each tick may plan.
+/// The pause after a plan for each further holder. Each plan divides the quota among all holders, and every report
+/// of another demand is a reason for one.
 const PLAN_PAUSE_PER_HOLDER: Micros = Micros(250);
-const PLAN_PAUSE_MAX: Micros = Micros::from_millis(200);
+
+/// The longest pause. It is shorter than a tick of the driver, so that a quota with plans at ticks alone may plan
+/// at each.
+const PAUSE_MAX: Micros = Micros::from_millis(200);
 
 /// The time for one call to a shared ledger, and the most calls in a row. Reports cause no more calls, however
 /// many streams and buckets they come from.
@@ -57,7 +60,7 @@ impl SettlementPace {
     /// Begins the pause after a plan.
     pub(super) fn planned(&mut self, now: Micros) {
         let many = self.holders.saturating_sub(HOLDERS_UNPACED) as u64;
-        let pause = many.saturating_mul(PLAN_PAUSE_PER_HOLDER.0).min(PLAN_PAUSE_MAX.0);
+        let pause = many.saturating_mul(PLAN_PAUSE_PER_HOLDER.0).min(PAUSE_MAX.0);
         self.plan_ends = now.saturating_add(Micros(pause));
         #[cfg(test)]
         {
@@ -77,7 +80,8 @@ impl SettlementPace {
     pub(super) fn settled(&mut self, holders: usize, now: Micros) {
         self.holders = holders;
         let many = holders.saturating_sub(HOLDERS_UNPACED) as u64;
-        self.pause_ends = now.saturating_add(Micros(many * PAUSE_PER_HOLDER.0));
+        let pause = many.saturating_mul(PAUSE_PER_HOLDER.0).min(PAUSE_MAX.0);
+        self.pause_ends = now.saturating_add(Micros(pause));
     }
 }
 
@@ -109,9 +113,13 @@ mod tests {
     /// A new holder waits for the settlement alone, and the others for the plan.
     #[test]
     fn plans_pause_by_the_number_of_holders() {
-        for (holders, settlement, plan) in
-            [(0, 0, 0), (100, 0, 0), (300, 2_000, 50_000), (1_100, 10_000, 200_000)]
-        {
+        for (holders, settlement, plan) in [
+            (0, 0, 0),
+            (100, 0, 0),
+            (300, 10_000, 50_000),
+            (1_100, 50_000, 200_000),
+            (10_000, 200_000, 200_000),
+        ] {
             let (mut pace, now) = (SettlementPace::default(), Micros::from_secs(1));
             pace.settled(holders, now);
             pace.planned(now);

@@ -148,9 +148,14 @@ impl OwnHolder {
         !self.known && !self.left
     }
 
-    /// Whether its stream is open and its Envoy was sent nothing.
-    pub(super) fn waits_for_first_share(&self) -> bool {
-        self.sent.is_none() && !self.left && !self.taken_over
+    /// Whether its stream is open, and its Envoy was sent nothing that could be sent.
+    pub(super) fn waits_for_first_share(&self, now: Micros, config: &GroupConfig) -> bool {
+        self.sent.is_none() && !self.left && !self.taken_over && !self.is_unknown_yet(now, config)
+    }
+
+    /// Whether what it had before a restart is not known yet. It is sent nothing then.
+    fn is_unknown_yet(&self, now: Micros, config: &GroupConfig) -> bool {
+        self.earlier == EarlierUse::Unknown && now < config.relearn_until
     }
 
     pub(super) fn share(&self) -> u64 {
@@ -349,8 +354,7 @@ impl OwnHolder {
         now: Micros,
         config: &GroupConfig,
     ) -> Option<DueAssignment> {
-        let is_unknown = self.earlier == EarlierUse::Unknown && now < config.relearn_until;
-        if self.left || self.taken_over || is_unknown {
+        if self.left || self.taken_over || self.is_unknown_yet(now, config) {
             return None;
         }
         let assignment = Assignment::of(quota, self.share);

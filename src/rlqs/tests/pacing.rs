@@ -37,11 +37,27 @@ fn changing_demand_plans_once_per_tick() {
     }
     let plans = plans_in_five_seconds(&process, &mut streams, 2);
     assert!((20..=25).contains(&plans), "{plans} plans in 20 ticks, of 200 ms at least");
-    // A new holder waits for the pause of a settlement at most, here 9 ms.
+    // A new holder waits for the pause of a settlement at most, here 45 ms.
     let mut new = process.open(None);
     new.report(&report("d", &[("tenant=a", 1)])).expect("valid");
-    process.clock.advance(Micros::from_millis(9));
+    process.clock.advance(Micros::from_millis(45));
     process.settle();
     assert_eq!(actions(&mut new).len(), 1);
     assert_eq!(process.engine.metrics().violations.get(), 0);
+}
+
+/// What most Envoys had before is not known yet, so they are sent nothing for 13 s, and nothing waits for a plan.
+#[test]
+fn envoys_after_a_restart_plan_once_per_tick() {
+    let config = RlqsConfig { max_streams: 3_000, max_buckets: 3_000, relearn: true, ..config() };
+    let process = Process::new(config);
+    let mut streams: Vec<EnvoyStream> = (0..ENVOYS).map(|_| process.open(None)).collect();
+    for stream in &mut streams {
+        stream.report(&report("d", &[("tenant=a", 1)])).expect("valid");
+    }
+    process.settle();
+    let plans = plans_in_five_seconds(&process, &mut streams, 0);
+    assert!((20..=25).contains(&plans), "{plans} plans in 20 ticks, of 200 ms at least");
+    let sent: usize = streams.iter_mut().map(|stream| actions(stream).len()).sum();
+    assert_eq!(sent, 0, "they are still unknown");
 }
