@@ -105,10 +105,13 @@ impl LiveFeed {
         let mut added = Ok(());
         self.viewers.send_if_modified(|open| {
             added = open.add(address);
+            if added.is_ok() {
+                // Before the change wakes the task that renders, because the event has the number.
+                self.metrics.live_viewers.add();
+            }
             added.is_ok()
         });
         added?;
-        self.metrics.live_viewers.add();
         Ok(Viewer { feed: Arc::clone(self), address })
     }
 }
