@@ -358,8 +358,10 @@ impl QuotaGroup {
     /// Whether a holder waits for its first share.
     pub fn has_new_holder(&mut self, now: Micros) -> bool {
         let (holders, config) = (&self.holders, &self.config);
-        let waits = |own: &Box<OwnHolder>| own.waits_for_first_share(now, config);
-        self.new.any(|id| holders.get(&id).is_some_and(waits))
+        self.new.any(|id| {
+            let own = holders.get(&id);
+            own.is_some_and(|own| own.waits_for_first_share(now, config))
+        })
     }
 
     /// Whether a settlement is due that should not wait for others: for a new holder, or after a reload.
