@@ -14,8 +14,8 @@
 //! - Callers of ShouldRateLimit: `divided_check.rs` decides them by the share of this process, which
 //!   `local_holder.rs` has as `tokens.rs`. `divided_rule_ids.rs` says which rules are divided.
 //! - Bounds: `client_budget.rs` (of client addresses), `holder_budget.rs`, both with `lingering.rs`, and
-//!   `instance_names.rs`. Facts for operators: `metrics.rs`, `overview.rs`, `quota_rule.rs` (per rule),
-//!   `refused_reason.rs`.
+//!   `instance_names.rs` with `contested_names.rs`. Facts for operators: `metrics.rs`, `overview.rs`,
+//!   `quota_rule.rs` (per rule), `refused_reason.rs`.
 //!
 //! [`quota`](crate::quota) has the arithmetic and the invariant: the shares in use are at most the
 //! whole quota.
