@@ -35,7 +35,7 @@ HELP_LONG := simulation rlqs-simulation soak rlqs memory-attacks durations repla
 HELP_PAGES_TITLE := Write pages and pictures
 HELP_PAGES := docs book charts screenshots
 HELP_MEASURE_TITLE := Measure
-HELP_MEASURE := bench modes accuracy bench-xds bench-rlqs bench-replay bench-plans bench-ui pauses image-size pgo
+HELP_MEASURE := bench modes accuracy bench-xds bench-rlqs bench-redis-ways bench-replay bench-plans bench-ui pauses image-size pgo
 
 # The first target, so `make` alone prints this list: the targets of each group with their comment after `##`.
 help:
