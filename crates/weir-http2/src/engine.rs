@@ -57,6 +57,8 @@ pub(crate) struct Engine {
     error_resets: u32,
     recent_resets: [u32; RECENT_RESETS],
     next_recent: usize,
+    /// Bytes of DATA that may still come on recently reset streams.
+    late_data: u64,
     shutdown: Shutdown,
     ping: KeepalivePing,
     pinger: Option<Waker>,
@@ -94,6 +96,7 @@ impl Engine {
             error_resets: 0,
             recent_resets: [0; RECENT_RESETS],
             next_recent: 0,
+            late_data: 0,
             shutdown: Shutdown::None,
             ping: KeepalivePing::None,
             pinger: None,
@@ -205,9 +208,13 @@ impl Engine {
         }
     }
 
-    /// Sends RST_STREAM. Late frames of the stream are ignored.
+    /// Sends RST_STREAM. Late frames of the stream are ignored: as much DATA as its window had room for.
     fn write_reset(&mut self, stream: u32, reason: Reason) {
         frame::write_reset(&mut self.output, stream, reason);
+        let known = self.streams.find(stream).and_then(|key| self.streams.get(key));
+        let window = known.map_or(self.limits.window, |stream| stream.receive_window);
+        let max = RECENT_RESETS as u64 * u64::from(self.limits.window);
+        self.late_data = (self.late_data + u64::from(window)).min(max);
         self.recent_resets[self.next_recent] = stream;
         self.next_recent = (self.next_recent + 1) % RECENT_RESETS;
         self.wake_task();

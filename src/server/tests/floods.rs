@@ -104,6 +104,10 @@ const ENDING: &[Attack] = &[
         let data = frame(DATA, 0, stream(index.saturating_sub(1)), b"x");
         [head(index), reset(index), data].concat()
     }),
+    ("DATA of a stream that the server has reset", |index| {
+        let too_large = [head(0), frame(DATA, 0, 1, &[0, 255, 255, 255, 255])].concat();
+        after(index, too_large, frame(DATA, 0, 1, &[0; 16_000]))
+    }),
     ("HPACK bomb", |index| {
         // One field of 2000 bytes is stored, and then repeated 1000 times.
         let length = [0x7f, 0xd1, 0x0e];

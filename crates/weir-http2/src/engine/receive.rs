@@ -123,6 +123,11 @@ impl Engine {
         self.receive_window = window.ok_or(Reason::FLOW_CONTROL_ERROR)?;
         let Some(key) = self.streams.find(id) else {
             self.release_connection(bytes);
+            if self.recent_resets.contains(&id) {
+                // No window was opened since, so only what was on its way may come.
+                let left = self.late_data.checked_sub(u64::from(bytes));
+                self.late_data = left.ok_or(Reason::FLOW_CONTROL_ERROR)?;
+            }
             if self.is_ignored(id) {
                 return Ok(!data.is_empty());
             }

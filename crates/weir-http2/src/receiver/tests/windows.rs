@@ -34,6 +34,30 @@ fn data_over_a_window_is_an_error() {
     assert!(wire.kinds().contains(&(kind::WINDOW_UPDATE, 1)));
 }
 
+/// A reset opens no window, so a client that respects the windows has nothing more to send.
+#[test]
+fn late_data_is_bounded_by_the_window() {
+    let limits = Limits { window: 70_000, ..Limits::default() };
+    let piece = vec![7; 14_000];
+    // How many pieces of DATA pass after the stream was reset: first `before` pieces come.
+    for (before, late) in [(0, 5), (2, 3), (5, 0)] {
+        let mut wire = Wire::open(limits);
+        wire.send(&request(1, 0)).unwrap();
+        let (key, ..) = wire.accept().unwrap();
+        (0..before).for_each(|_| wire.send(&data(1, 0, &piece)).unwrap());
+        wire.engine.drop_call(key);
+        let passed = (0..9).take_while(|_| wire.send(&data(1, 0, &piece)).is_ok()).count();
+        assert_eq!(passed, late, "{before}");
+        assert_eq!(wire.send(&data(1, 0, &piece)), Err(Reason::FLOW_CONTROL_ERROR));
+    }
+    // Each stream that is reset has its window, and a refused one too.
+    let mut wire = Wire::open(Limits { max_concurrent_streams: 1, ..limits });
+    wire.send(&[request(1, 0), request(3, 0), request(5, 0)].concat()).unwrap();
+    let late = [3, 5].map(|stream| (0..5).all(|_| wire.send(&data(stream, 0, &piece)).is_ok()));
+    assert_eq!(late, [true; 2]);
+    assert_eq!(wire.send(&data(5, 0, b"x")), Err(Reason::FLOW_CONTROL_ERROR));
+}
+
 #[test]
 fn windows_open_when_data_was_read() {
     let mut wire = Wire::open(Limits { window: 70_000, ..Limits::default() });
