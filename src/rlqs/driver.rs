@@ -101,15 +101,23 @@ async fn run(engine: Arc<QuotaEngine>) {
     // Those of a run that ended by a panic.
     engine.fail_calls(engine.clock.now());
     let mut ticks = ticks(TICK);
-    let (mut number, mut first) = (0, 0);
+    let (mut number, mut first, mut rests_from) = (0, 0, Micros::ZERO);
     let mut replies: FuturesUnordered<BoxFuture<'static, LedgerReply>> = FuturesUnordered::new();
     loop {
         tokio::select! {
-            _ = ticks.tick() => {
+            // Without streams, quotas and local holders there is nothing to do, and an idle process costs less.
+            // The next stream or holder wakes the driver, and the tick that is overdue follows.
+            _ = ticks.tick(), if engine.has_work() || engine.clock.now() < rests_from => {
+                if engine.has_work() {
+                    rests_from = engine.all_expired_from(engine.clock.now());
+                }
                 tick(&engine, number).await;
                 number += 1;
             }
-            () = engine.wake_driver.notified() => sleep(PAUSE).await,
+            () = engine.wake_driver.notified() => {
+                rests_from = engine.all_expired_from(engine.clock.now());
+                sleep(PAUSE).await;
+            }
             Some((key, sent_at, result)) = replies.next(), if !replies.is_empty() => {
                 engine.finish_call(&key, sent_at, result, engine.clock.now());
                 // A quota that needs a second settlement gets it with the other replies.

@@ -32,6 +32,7 @@ mod overview;
 mod pacing;
 mod relearn;
 mod reloads;
+mod resting;
 mod shadow_mode;
 mod shared;
 mod simulation;
