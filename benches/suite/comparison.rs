@@ -1,10 +1,11 @@
 //! A comparison of services under a fixed rate of calls.
 //!
 //! An overloaded service has a queue, and its costs and latencies are those of the queue. So a ratio with
-//! them is withheld. If the references keep up, an overloaded subject misses its target.
+//! them decides no target, and is shown in parentheses. If the references keep up, an overloaded subject misses
+//! its target.
 //!
-//! A ratio of differences is withheld too, if one of them is not above 0 in more than a third of the rounds: it
-//! would be one of noise.
+//! A ratio of differences decides nothing either, if one of them is not above 0 in more than a third of the
+//! rounds: it would be one of noise.
 
 /// The median latency over which a service on loopback is overloaded, in milliseconds.
 pub(crate) const P50_MS_MAX: f64 = 3.0;
@@ -33,12 +34,14 @@ pub(crate) enum Comparison {
     Measured(f64),
     /// The services that were overloaded, at least one.
     Overloaded {
+        ratio: f64,
         subjects: Vec<PacedService>,
         references: Vec<PacedService>,
     },
     /// A ratio of differences, which were not above 0 in this many rounds of all, more than a third. So the
     /// noise is as large as what is measured.
     Noise {
+        ratio: f64,
         rounds: usize,
         all: usize,
     },
@@ -64,7 +67,7 @@ impl Comparison {
         if subjects.is_empty() && references.is_empty() {
             Comparison::Measured(ratio)
         } else {
-            Comparison::Overloaded { subjects, references }
+            Comparison::Overloaded { ratio, subjects, references }
         }
     }
 
@@ -72,21 +75,20 @@ impl Comparison {
     /// of all.
     pub(crate) fn of_differences(self, (rounds, all): (usize, usize)) -> Comparison {
         match self {
-            Comparison::Measured(_) if 3 * rounds > all => Comparison::Noise { rounds, all },
+            Comparison::Measured(ratio) if 3 * rounds > all => {
+                Comparison::Noise { ratio, rounds, all }
+            }
             other => other,
         }
     }
 
-    /// The text of a cell: the ratio by `show`, or why there is none.
+    /// The text of a cell: the ratio by `show`, in parentheses if it decides nothing.
     pub(crate) fn cell(&self, show: impl Fn(f64) -> String) -> String {
         match self {
             Comparison::Measured(ratio) => show(*ratio),
-            Comparison::Overloaded { subjects, references } => {
-                let services = subjects.iter().chain(references);
-                let names: Vec<&str> = services.map(|one| one.name.as_str()).collect();
-                format!("overloaded: {}", names.join("; "))
+            Comparison::Overloaded { ratio, .. } | Comparison::Noise { ratio, .. } => {
+                format!("({})", show(*ratio))
             }
-            Comparison::Noise { .. } => "withheld".to_owned(),
             Comparison::NotMeasured => "-".to_owned(),
         }
     }
@@ -96,7 +98,7 @@ impl Comparison {
         match self {
             Comparison::Measured(ratio) if is_kept(*ratio) => String::new(),
             Comparison::Measured(_) => "**missed**".to_owned(),
-            Comparison::Overloaded { subjects, references } => {
+            Comparison::Overloaded { subjects, references, .. } => {
                 let verdict = if references.is_empty() { "**missed**" } else { "not comparable" };
                 let reason = |one: &PacedService| {
                     let PacedService { name, p50_ms, achieved } = one;
@@ -105,7 +107,7 @@ impl Comparison {
                 let reasons: Vec<String> = subjects.iter().chain(references).map(reason).collect();
                 format!("{verdict}: {}", reasons.join("; "))
             }
-            Comparison::Noise { rounds, all } => {
+            Comparison::Noise { rounds, all, .. } => {
                 format!("not comparable: Envoy alone was as slow in {rounds} of {all} rounds")
             }
             Comparison::NotMeasured => "**not measured**".to_owned(),

@@ -66,6 +66,8 @@ pub(crate) fn measure(
     }
     let mut figures = Figures::default();
     for round in 1..=rounds {
+        // No service is always the last one.
+        services.reverse();
         println!("small fleets, round {round} of {rounds}");
         for fleet in FLEETS {
             for (name, service) in &services {

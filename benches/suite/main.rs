@@ -154,7 +154,7 @@ fn main() -> anyhow::Result<()> {
     figures.join(in_process_decisions(&options)?);
     figures.join(resources(&options, folder.path())?);
     add_given(&options, &mut figures);
-    page::write(&options.docs, facts, &figures)?;
+    write_page(&options, facts, &figures)?;
     print!("\n{}", figures.csv());
     Ok(())
 }
@@ -167,11 +167,26 @@ fn write_again(
     figures: Figures,
 ) -> anyhow::Result<()> {
     let Some(file) = &options.earlier else { return Ok(()) };
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-    let mut all = Figures::from_csv(&text)?;
+    let mut all = read(file)?;
     all.replace(figures);
     add_given(options, &mut all);
-    page::write(&options.docs, facts, &all)
+    write_page(options, facts, &all)
+}
+
+/// Writes the page, with the figures of another machine if there are any.
+fn write_page(
+    options: &Options,
+    facts: Vec<(&'static str, String)>,
+    figures: &Figures,
+) -> anyhow::Result<()> {
+    let other = options.other_machine.as_deref().map(read).transpose()?;
+    page::write(&options.docs, facts, figures, other.as_ref())
+}
+
+/// The figures of an earlier run.
+fn read(file: &Path) -> anyhow::Result<Figures> {
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    Figures::from_csv(&text)
 }
 
 /// Adds the figures that another command measures, and that the options give.

@@ -45,6 +45,9 @@ pub(crate) struct Options {
     /// own, and the page is written.
     #[arg(long, value_name = "FILE")]
     pub(crate) earlier: Option<PathBuf>,
+    /// The CSV of a run on another machine. The page shows its targets beside those of this run.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) other_machine: Option<PathBuf>,
     /// Measures nothing. Writes the page again from the figures of `--earlier`, after its text was changed.
     #[arg(long, requires = "earlier")]
     pub(crate) only_page: bool,

@@ -19,11 +19,12 @@ use crate::{
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
 
-/// Writes the page.
+/// Writes the page. `other` are the figures of another machine.
 pub(crate) fn write(
     docs: &Path,
     measured: Vec<(&str, String)>,
     figures: &Figures,
+    other: Option<&Figures>,
 ) -> anyhow::Result<()> {
     let beside = docs.join("performance");
     fs::create_dir_all(&beside)?;
@@ -54,10 +55,20 @@ pub(crate) fn write(
         .replace("{{batches}}", batches::rows(figures).trim_end())
         .replace("{{fleets}}", fleets(figures).trim_end())
         .replace("{{before}}", before::rows(figures).trim_end())
+        .replace("{{other}}", other_machine(figures, other).trim_end())
         .replace("{{tails}}", size::tails(figures).trim_end())
         .replace("{{algorithms}}", algorithms(figures).trim_end());
     fs::write(docs.join("performance.md"), page)?;
     Ok(())
+}
+
+/// The targets of this run beside those of another machine.
+fn other_machine(figures: &Figures, other: Option<&Figures>) -> String {
+    let Some(other) = other else {
+        return "This run has no figures of another machine (`--other-machine`).".into();
+    };
+    let rows = targets::beside(figures, other);
+    format!("| what | bound | here | there |\n| --- | --- | --- | --- |\n{rows}")
 }
 
 fn shown(figures: &Figures, name: &str) -> String {

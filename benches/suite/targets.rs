@@ -223,28 +223,63 @@ const OPEN_TARGETS: &[(Target, [&str; 2])] = &[
 
 /// The rows of the table.
 pub(crate) fn rows(figures: &Figures) -> String {
+    let row = |row: Row| {
+        let (bound, verdict) = (row.bound.shown(), row.verdict());
+        format!("| {} | {bound} | {} | {verdict} |\n", row.name, row.value.cell(short))
+    };
+    all(figures).into_iter().map(row).collect()
+}
+
+/// The rows of both runs, beside each other, where both have a figure.
+pub(crate) fn beside(figures: &Figures, other: &Figures) -> String {
+    let there = all(other);
+    let row = |row: Row| {
+        let there = there.iter().find(|there| there.name == row.name)?;
+        let has_both = [&row, there].iter().all(|row| row.value != Comparison::NotMeasured);
+        let [here, there] = [&row, there].map(|row| row.value.cell(short));
+        let bound = row.bound.shown();
+        has_both.then(|| format!("| {} | {bound} | {here} | {there} |\n", row.name))
+    };
+    all(figures).into_iter().filter_map(row).collect()
+}
+
+/// A row: what is measured, the figure, and its bound.
+struct Row {
+    name: String,
+    value: Comparison,
+    bound: Bound,
+}
+
+fn all(figures: &Figures) -> Vec<Row> {
     let given = OPTIONAL_TARGETS.iter().filter(|(_, figure, _)| figure(figures).is_some());
     let plain = TARGETS.iter().chain(given).map(|(name, figure, bound)| {
         let value = Comparison::new(figure(figures), [], []);
-        target(name, &value, *bound)
+        Row { name: (*name).to_owned(), value, bound: *bound }
     });
     let open = OPEN_TARGETS.iter().map(|((name, figure, bound), servers)| {
         let [subject, reference] = servers.map(|server| rounds::paced(figures, server));
-        target(name, &Comparison::new(figure(figures), [subject], [reference]), *bound)
+        let value = Comparison::new(figure(figures), [subject], [reference]);
+        Row { name: (*name).to_owned(), value, bound: *bound }
     });
     let compared = through_envoy::targets(figures).into_iter().chain(fleet::targets(figures));
-    let compared = compared.map(|(name, ratio, most)| target(&name, &ratio, Most(most)));
+    let compared = compared.map(|(name, value, most)| Row { name, value, bound: Most(most) });
     plain.chain(open).chain(compared).collect()
 }
 
-fn target(name: &str, value: &Comparison, bound: Bound) -> String {
-    let shown = match bound {
-        Most(most) => format!("at most {most}"),
-        Least(least) => format!("at least {least}"),
-    };
-    let verdict = value.verdict(|value| match bound {
-        Most(most) => value <= most,
-        Least(least) => value >= least,
-    });
-    format!("| {name} | {shown} | {} | {verdict} |\n", value.cell(short))
+impl Row {
+    fn verdict(&self) -> String {
+        self.value.verdict(|value| match self.bound {
+            Most(most) => value <= most,
+            Least(least) => value >= least,
+        })
+    }
+}
+
+impl Bound {
+    fn shown(self) -> String {
+        match self {
+            Most(most) => format!("at most {most}"),
+            Least(least) => format!("at least {least}"),
+        }
+    }
 }
