@@ -9,6 +9,7 @@ mod division;
 mod fair_parts;
 mod group;
 mod ledger;
+mod settlement_pace;
 mod share;
 
 pub use assignment::Assignment;
@@ -21,6 +22,7 @@ pub use group::{
 pub use ledger::{
     Change, HELD_MAX, HOLDERS_MAX, HolderId, Holding, Ledger, LedgerSnapshot, Settlement,
 };
+pub use settlement_pace::SettlementPace;
 pub use share::{Quota, SHARE_MAX, SHARES};
 
 #[cfg(test)]

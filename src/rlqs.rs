@@ -48,7 +48,6 @@ mod quota_rule;
 mod quota_shard;
 mod refused_reason;
 mod reloading;
-mod settlement_pace;
 mod settling;
 mod shared_ledger;
 mod stream;

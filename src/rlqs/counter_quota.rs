@@ -9,11 +9,10 @@ use super::metrics::RlqsMetrics;
 use super::outbox::DueAction;
 use super::quota_action::QuotaAction;
 use super::quota_rule::QuotaRule;
-use super::settlement_pace::SettlementPace;
 use super::tokens::Tokens;
 use crate::quota::{
     Assignment, DueAssignment, GroupConfig, HolderId, HolderTakenOver, Ledger, LedgerSnapshot,
-    OutstandingShares, PresentUse, Quota, QuotaGroup, SHARES, Settlement,
+    OutstandingShares, PresentUse, Quota, QuotaGroup, SHARES, Settlement, SettlementPace,
 };
 use crate::time::{ClockOffset, Micros};
 
@@ -37,8 +36,6 @@ pub(super) struct CounterQuota {
     pub(super) is_queued: bool,
     /// When the driver is due to look at it, by the local clock.
     pub(super) wakes_at: Option<Micros>,
-    /// Whether a settlement is on its way to the ledger.
-    pub(super) is_in_flight: bool,
     pace: SettlementPace,
     /// Whether Envoys may pass everything, because the rule is in shadow mode. That takes no share, so their
     /// reports are answered without the ledger, which has what they would have.
@@ -88,7 +85,6 @@ impl CounterQuota {
             group_now: Micros::ZERO,
             is_queued: false,
             wakes_at: None,
-            is_in_flight: false,
             pace: SettlementPace::default(),
             is_shadow,
             ttl: config.ttl,
@@ -245,15 +241,6 @@ impl CounterQuota {
         self.group.present_use(self.group_now.max(self.offset.remote(now)))
     }
 
-    /// The next settlement, if one is due.
-    fn settlement(&mut self, now: Micros, at: Micros) -> Option<Settlement> {
-        self.pace.planned(now);
-        let settlement = self.group.settlement(at);
-        // Holders of several counters move to this one. What these allow together is more than its limit.
-        self.was_lowered |= self.group.moves_excess();
-        settlement
-    }
-
     /// Settles with the memory ledger until nothing is due, unless it pauses.
     pub(super) fn settle_in_memory(
         &mut self,
@@ -261,22 +248,20 @@ impl CounterQuota {
         metrics: &RlqsMetrics,
         local: &mut Option<LocalShare>,
     ) {
-        if now < self.settles_from() {
-            return;
-        }
         let at = self.group_time(now, Some(ClockOffset::default()));
-        for _ in 0..SETTLEMENTS_IN_A_ROW {
-            let Some(settlement) = self.settlement(now, at) else { break };
+        for number in 0..SETTLEMENTS_IN_A_ROW {
+            let next = match number {
+                0 => self.pace.settlement(&mut self.group, now, at),
+                _ => self.pace.further_settlement(&mut self.group, now, at),
+            };
+            let Some(settlement) = next else { break };
+            self.note_moves();
             metrics.count_moves(&settlement);
             let snapshot = self.ledger.settle(&settlement);
             metrics.settlements_ok.add();
             self.pace.settled(snapshot.holdings.len(), now);
             self.check_sum(&snapshot, at, metrics);
             self.group.settled(Some(&snapshot), at, at, self.rule.renews_without_ledger());
-            // A new holder needs a second one, and the others wait for the next tick if there are many.
-            if !self.group.has_new_holder(at) && now < self.pace.plan_ends() {
-                break;
-            }
         }
         if self.members.is_empty() {
             // The group does not ask for it: what has expired must not keep this quota.
@@ -296,13 +281,12 @@ impl CounterQuota {
         metrics: &RlqsMetrics,
         local: &mut Option<LocalShare>,
     ) -> Option<SettlementCall> {
-        let waits = self.is_in_flight || now < self.settles_from();
-        let call = if waits { None } else { self.settlement(now, at) };
+        let call = self.pace.settlement(&mut self.group, now, at);
+        self.note_moves();
         // A lowering is sent before the ledger answers, so that it does not use up the grace.
         self.deliver(now, local);
         let settlement = call?;
         metrics.count_moves(&settlement);
-        self.is_in_flight = true;
         self.pace.call(now);
         Some(SettlementCall { settlement, sent_at: at })
     }
@@ -317,7 +301,6 @@ impl CounterQuota {
         local: &mut Option<LocalShare>,
     ) {
         let at = self.group_time(now, None);
-        self.is_in_flight = false;
         match snapshot {
             Some(snapshot) => {
                 metrics.settlements_ok.add();
@@ -332,15 +315,17 @@ impl CounterQuota {
 
     /// When the driver must look at it again, by the local clock.
     pub(super) fn next(&mut self, now: Micros) -> Option<Micros> {
-        let next = self.group.next()?;
-        let next = now.saturating_add(next.saturating_sub(self.group_now));
-        Some(next.max(self.settles_from()))
+        self.pace.next(&mut self.group, now, self.group_now)
     }
 
-    /// From when on it settles, by the local clock.
-    fn settles_from(&mut self) -> Micros {
-        let is_urgent = self.group.is_urgent(self.group_now);
-        if is_urgent { self.pace.after_pause() } else { self.pace.next_plan() }
+    /// Whether a settlement is on its way to the ledger.
+    pub(super) fn is_in_flight(&self) -> bool {
+        self.group.is_in_flight()
+    }
+
+    /// Holders of several counters move to this one. What these allow together is more than its limit.
+    fn note_moves(&mut self) {
+        self.was_lowered |= self.group.moves_excess();
     }
 
     /// Whether it can be deleted: no member is left, and nothing is in use.

@@ -78,7 +78,7 @@ impl QuotaEngine {
     /// Fails the settlements that are on their way: the driver that waited for them ended.
     pub(super) fn fail_calls(&self, now: Micros) {
         let mut lost = Vec::new();
-        self.for_each(|key, quota| lost.extend(quota.is_in_flight.then_some(*key)));
+        self.for_each(|key, quota| lost.extend(quota.is_in_flight().then_some(*key)));
         for key in lost {
             self.finish_call(&key, now, Err(StoreError::ConnectionLost), now);
         }
@@ -86,7 +86,7 @@ impl QuotaEngine {
 
     fn keep_or_remove(&self, shard: &mut QuotaShard, key: CounterKey, now: Micros) {
         let Some(quota) = shard.get_mut(&key) else { return };
-        if quota.is_empty() && !quota.is_in_flight {
+        if quota.is_empty() && !quota.is_in_flight() {
             shard.remove(&key);
             self.metrics.quotas.subtract();
             return;

@@ -18,6 +18,11 @@ const RECOVERY_READ_PERIOD: Micros = Micros::from_millis(500);
 const LONE_READ_PERIOD: Micros = Micros::from_secs(2);
 
 impl QuotaGroup {
+    /// Whether a settlement waits for its [result](QuotaGroup::settled).
+    pub fn is_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
     pub(super) fn must_read(&self, now: Micros) -> bool {
         let read_at = self.read_at(now);
         self.holders.values().any(|holder| holder.is_new()) || read_at.is_some_and(|at| at <= now)

@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 
 mod controls;
 mod cut_offs;
+mod driver;
 mod envoy;
 mod envoy_side;
 mod exceptions;
@@ -182,6 +183,16 @@ fn laws_hold_on_seeds_that_broke_them() {
     for (theme, seed) in REGRESSIONS {
         let figures = run(seed, theme, SMALL, Division::Groups);
         assert!(figures.violations.is_empty(), "{theme:?} {seed}: {:#?}", figures.violations);
+    }
+}
+
+/// A quota with more than a hundred holders pauses after each settlement and each plan.
+#[test]
+fn laws_hold_with_many_holders_of_a_quota() {
+    let size = Size { envoys: 300, quotas: 1, per_envoy: 1, length: 60, changes: 50, faults: 20 };
+    for theme in [Theme::Restarts, Theme::Calls, Theme::Outages] {
+        let figures = run(1, theme, size, Division::Groups);
+        assert!(figures.violations.is_empty(), "{theme:?}: {:#?}", figures.violations);
     }
 }
 

@@ -2,16 +2,12 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::network::CALL_TIMEOUT;
-use super::world::{Call, Event, Fault, Stream, Usage, World};
+use super::driver::PacedGroup;
+use super::world::{Event, Fault, Stream, Usage, World};
 use crate::quota::{
-    Assignment, DueAssignment, GroupConfig, HolderId, Ledger, LedgerSnapshot, Quota, QuotaGroup,
-    SHARES,
+    Assignment, DueAssignment, GroupConfig, HolderId, Ledger, Quota, QuotaGroup, SHARES,
 };
 use crate::time::Micros;
-
-/// How often the driver looks for due groups.
-const DRIVE_PERIOD: Micros = Micros::from_millis(250);
 
 /// Who divides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +26,13 @@ pub(super) struct Instance {
     pub(super) epoch: u64,
     /// Its clock minus the true time, in microseconds.
     pub(super) skew: u64,
-    groups: BTreeMap<usize, QuotaGroup>,
+    pub(super) groups: BTreeMap<usize, PacedGroup>,
     /// The requests that it has as the limit of a quota.
     requests: HashMap<usize, u64>,
     /// Its own ledgers, if they are not shared.
-    ledgers: BTreeMap<usize, Ledger>,
+    pub(super) ledgers: BTreeMap<usize, Ledger>,
+    /// Whether its driver is about to look before its next tick.
+    pub(super) is_woken: bool,
     /// The stream of a holder.
     streams: HashMap<HolderId, usize>,
     /// The names of open streams.
@@ -55,6 +53,7 @@ impl Instance {
             groups: BTreeMap::new(),
             requests: HashMap::new(),
             ledgers: BTreeMap::new(),
+            is_woken: false,
             streams: HashMap::new(),
             names: HashSet::new(),
             contested: HashSet::new(),
@@ -65,7 +64,7 @@ impl Instance {
 
     /// The group of a quota.
     pub(super) fn group(&self, quota: usize) -> Option<&QuotaGroup> {
-        self.groups.get(&quota)
+        self.groups.get(&quota).map(|paced| &paced.group)
     }
 
     /// Forgets all groups, as a control.
@@ -74,7 +73,7 @@ impl Instance {
     }
 
     pub(super) fn group_mut(&mut self, quota: usize) -> Option<&mut QuotaGroup> {
-        self.groups.get_mut(&quota)
+        self.groups.get_mut(&quota).map(|paced| &mut paced.group)
     }
 }
 
@@ -110,6 +109,7 @@ impl World {
         state.epoch += 1;
         state.groups.clear();
         state.ledgers.clear();
+        state.is_woken = false;
         state.streams.clear();
         state.names.clear();
         state.contested.clear();
@@ -132,80 +132,19 @@ impl World {
         let requests = self.quotas[quota].quota.requests;
         let state = &mut self.instances[instance];
         state.requests.insert(quota, requests);
-        if let Some(group) = state.groups.get_mut(&quota) {
+        if let Some(group) = state.group_mut(quota) {
             let burst = self.quotas[quota].quota.burst;
             let window = self.quotas[quota].quota.window;
             group.set_quota(Quota { requests, window, burst });
         }
     }
 
-    /// The tick of the driver.
-    pub(super) fn drive(&mut self, instance: usize, epoch: u64) {
-        if self.instances[instance].epoch != epoch {
-            return;
-        }
-        let local = self.local(instance);
-        let groups = self.instances[instance].groups.iter();
-        let due = groups.filter(|(_, group)| group.next().is_some_and(|next| next <= local));
-        let quotas: Vec<usize> = due.map(|(quota, _)| *quota).collect();
-        quotas.into_iter().for_each(|quota| self.pump(instance, quota));
-        self.after(DRIVE_PERIOD, Event::Drive { instance, epoch });
-    }
-
-    /// Settles a group while there is something to settle.
-    fn pump(&mut self, instance: usize, quota: usize) {
-        loop {
-            let local = self.local(instance);
-            let state = &mut self.instances[instance];
-            let Some(group) = state.groups.get_mut(&quota) else { return };
-            let settlement = group.settlement(local);
-            let assignments = group.take_due_assignments();
-            if group.is_empty() {
-                state.groups.remove(&quota);
-            }
-            self.deliver(instance, quota, assignments);
-            let Some(settlement) = settlement else { return };
-            self.calls_made += 1;
-            let is_alone = self.setup.fault == Some(Fault::OwnLedger)
-                && self.faults.cut_off.contains(&instance);
-            if self.setup.config.shared && !is_alone {
-                let call = self.calls_made;
-                let times = self.faults.call(instance, self.now, &mut self.rng);
-                let epoch = self.instances[instance].epoch;
-                self.calls.insert(call, Call { instance, epoch, quota, sent_at: local });
-                if let Some(run) = times.run {
-                    let (settlement, reply) = (Box::new(settlement), times.reply);
-                    self.at(run, Event::Run { call, quota, settlement, reply });
-                }
-                if times.reply.is_none() {
-                    self.after(CALL_TIMEOUT, Event::Timeout { call });
-                }
-                return;
-            }
-            let state = &mut self.instances[instance];
-            let snapshot = state.ledgers.entry(quota).or_default().settle(&settlement);
-            let group = state.groups.get_mut(&quota).expect("it was there");
-            group.settled(Some(&snapshot), local, local, false);
-            let assignments = group.take_due_assignments();
-            self.deliver(instance, quota, assignments);
-        }
-    }
-
-    /// The result of a call, or its timeout.
-    pub(super) fn answered(&mut self, call: u64, snapshot: Option<&LedgerSnapshot>) {
-        let Some(call) = self.calls.remove(&call) else { return };
-        if self.instances[call.instance].epoch != call.epoch {
-            return;
-        }
-        let local = self.local(call.instance);
-        let Some(group) = self.instances[call.instance].groups.get_mut(&call.quota) else { return };
-        group.settled(snapshot, call.sent_at, local, self.setup.renew_without_ledger);
-        let assignments = group.take_due_assignments();
-        self.deliver(call.instance, call.quota, assignments);
-        self.pump(call.instance, call.quota);
-    }
-
-    fn deliver(&mut self, instance: usize, quota: usize, assignments: Vec<DueAssignment>) {
+    pub(super) fn deliver(
+        &mut self,
+        instance: usize,
+        quota: usize,
+        assignments: Vec<DueAssignment>,
+    ) {
         for mut due in assignments {
             if self.setup.fault == Some(Fault::LongAssignments) {
                 due.ttl = due.ttl.saturating_add(Micros::from_secs(30));
@@ -263,7 +202,7 @@ impl World {
         let local = self.local(instance);
         let known = self.streams[stream].holders.get(&usage.quota).copied();
         let holder = known.unwrap_or_else(|| self.join(stream, instance, usage));
-        let group = self.instances[instance].groups.get_mut(&usage.quota);
+        let group = self.instances[instance].group_mut(usage.quota);
         let taken_over =
             group.is_none_or(|group| group.report(holder, usage.asked, local).is_err());
         if taken_over && self.setup.fault == Some(Fault::KeptName) {
@@ -275,7 +214,7 @@ impl World {
                 self.contest(name, stream, usage.quota);
             }
             let holder = self.join(stream, instance, usage);
-            let group = self.instances[instance].groups.get_mut(&usage.quota).expect("joined");
+            let group = self.instances[instance].group_mut(usage.quota).expect("joined");
             group.report(holder, usage.asked, local).expect("a new holder");
         }
     }
@@ -333,12 +272,13 @@ impl World {
         quota: usize,
         holder: HolderId,
     ) -> &mut QuotaGroup {
+        self.wake(instance);
         let local = self.local(instance);
         let state = &mut self.instances[instance];
         let mut of_quota = self.quotas[quota].quota;
         of_quota.requests = *state.requests.get(&quota).unwrap_or(&of_quota.requests);
-        let new = || QuotaGroup::new(of_quota, state.config);
-        let group = state.groups.entry(quota).or_insert_with(new);
+        let new = || PacedGroup::new(of_quota, state.config);
+        let PacedGroup { group, .. } = state.groups.entry(quota).or_insert_with(new);
         group.join(holder, local);
         group
     }
@@ -347,7 +287,7 @@ impl World {
         self.claim(holder, quota, stream, false);
         self.streams[stream].holders.remove(&quota);
         self.instances[instance].streams.remove(&holder);
-        if let Some(group) = self.instances[instance].groups.get_mut(&quota) {
+        if let Some(group) = self.instances[instance].group_mut(quota) {
             group.leave(holder);
         }
     }

@@ -109,6 +109,7 @@ pub(super) enum Event {
     Assigned { stream: usize, quota: usize, sent: Micros, due: DueAssignment },
     Expired { envoy: usize, quota: usize, serial: u64 },
     Drive { instance: usize, epoch: u64 },
+    Woken { instance: usize, epoch: u64 },
     Run { call: u64, quota: usize, settlement: Box<Settlement>, reply: Option<Micros> },
     Reply { call: u64, snapshot: LedgerSnapshot },
     Timeout { call: u64 },
@@ -273,6 +274,7 @@ impl World {
                 });
             }
             Event::Drive { instance, epoch } => self.drive(instance, epoch),
+            Event::Woken { instance, epoch } => self.woken(instance, epoch),
             Event::Run { call, quota, settlement, reply } => {
                 let snapshot = self.ledgers[quota].settle(&settlement, self.now);
                 if let Some(reply) = reply {

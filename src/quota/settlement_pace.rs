@@ -1,5 +1,7 @@
-//! How often a quota settles at most.
+//! When a quota settles, and how often at most.
 
+use super::group::QuotaGroup;
+use super::ledger::Settlement;
 use crate::time::Micros;
 
 /// Holders of a quota that settles without a pause.
@@ -23,9 +25,10 @@ const PAUSE_MAX: Micros = Micros::from_millis(200);
 const CALL_PERIOD: Micros = Micros::from_millis(250);
 const CALLS_IN_A_ROW: u64 = 4;
 
-/// The pauses of a quota, by the local clock.
+/// The pauses of a quota, by the local clock. `now` is its instant, and `at` the same one by the clock of the group,
+/// which is that of the ledger.
 #[derive(Debug, Default)]
-pub(super) struct SettlementPace {
+pub struct SettlementPace {
     /// The end of the pause after the last settlement.
     pause_ends: Micros,
     /// The end of the pause after the last plan.
@@ -34,31 +37,63 @@ pub(super) struct SettlementPace {
     holders: usize,
     /// The number of plans.
     #[cfg(test)]
-    pub(super) plans: usize,
+    pub(crate) plans: usize,
     /// The end of the time for all calls to a shared ledger.
     calls_end: Micros,
 }
 
 impl SettlementPace {
-    /// From when on a quota with a new holder settles. The new holder waits for that only.
-    pub(super) fn after_pause(&self) -> Micros {
-        self.pause_ends
+    /// When `group` must be looked at again, by the local clock. None: not without a call of another function of
+    /// the group.
+    pub fn next(&self, group: &mut QuotaGroup, now: Micros, at: Micros) -> Option<Micros> {
+        let next = group.next()?;
+        let next = now.saturating_add(next.saturating_sub(at));
+        Some(next.max(self.settles_from(group, at)))
     }
 
-    /// From when on another quota plans.
-    pub(super) fn next_plan(&self) -> Micros {
+    /// The next settlement of `group`, if one is due, none is on its way, and there is no pause.
+    pub fn settlement(
+        &mut self,
+        group: &mut QuotaGroup,
+        now: Micros,
+        at: Micros,
+    ) -> Option<Settlement> {
+        if group.is_in_flight() || now < self.settles_from(group, at) {
+            return None;
+        }
+        self.planned(now);
+        group.settlement(at)
+    }
+
+    /// The same in the instant of the last settlement, with a ledger in memory. A new holder needs a second one, and
+    /// the others wait for the next tick if there are many.
+    pub fn further_settlement(
+        &mut self,
+        group: &mut QuotaGroup,
+        now: Micros,
+        at: Micros,
+    ) -> Option<Settlement> {
+        if now < self.plan_ends && !group.has_new_holder(at) {
+            return None;
+        }
+        self.planned(now);
+        group.settlement(at)
+    }
+
+    /// From when on `group` settles. A new holder or a reload waits for the pause after a settlement only.
+    fn settles_from(&self, group: &mut QuotaGroup, at: Micros) -> Micros {
+        if group.is_urgent(at) { self.pause_ends } else { self.next_plan() }
+    }
+
+    /// From when on a quota plans without a new holder or a reload.
+    fn next_plan(&self) -> Micros {
         let in_a_row = Micros((CALLS_IN_A_ROW - 1) * CALL_PERIOD.0);
         let next_call = self.calls_end.saturating_sub(in_a_row);
         self.pause_ends.max(next_call).max(self.plan_ends)
     }
 
-    /// The end of the pause after the last plan.
-    pub(super) fn plan_ends(&self) -> Micros {
-        self.plan_ends
-    }
-
     /// Begins the pause after a plan.
-    pub(super) fn planned(&mut self, now: Micros) {
+    fn planned(&mut self, now: Micros) {
         let many = self.holders.saturating_sub(HOLDERS_UNPACED) as u64;
         let pause = many.saturating_mul(PLAN_PAUSE_PER_HOLDER.0).min(PAUSE_MAX.0);
         self.plan_ends = now.saturating_add(Micros(pause));
@@ -70,14 +105,14 @@ impl SettlementPace {
 
     /// Counts a call to a shared ledger. Those for new holders do not wait, so there may be many in a moment. The
     /// others wait for one period at most, because a share that is not renewed expires.
-    pub(super) fn call(&mut self, now: Micros) {
+    pub fn call(&mut self, now: Micros) {
         let longest = Micros(CALLS_IN_A_ROW * CALL_PERIOD.0);
         let end = self.calls_end.max(now).saturating_add(CALL_PERIOD);
         self.calls_end = end.min(now.saturating_add(longest));
     }
 
     /// Begins the pause after a settlement with this number of holders.
-    pub(super) fn settled(&mut self, holders: usize, now: Micros) {
+    pub fn settled(&mut self, holders: usize, now: Micros) {
         self.holders = holders;
         let many = holders.saturating_sub(HOLDERS_UNPACED) as u64;
         let pause = many.saturating_mul(PAUSE_PER_HOLDER.0).min(PAUSE_MAX.0);
@@ -123,7 +158,7 @@ mod tests {
             let (mut pace, now) = (SettlementPace::default(), Micros::from_secs(1));
             pace.settled(holders, now);
             pace.planned(now);
-            assert_eq!(pace.after_pause().saturating_sub(now), Micros(settlement), "{holders}");
+            assert_eq!(pace.pause_ends.saturating_sub(now), Micros(settlement), "{holders}");
             assert_eq!(pace.next_plan().saturating_sub(now), Micros(plan), "{holders}");
         }
     }
