@@ -54,7 +54,7 @@ impl InstanceNames {
     /// would use the share of the other one until that is noticed again.
     pub(super) fn contest(&self, client: ClientAddress, domain: &str, name: &str, now: Micros) {
         let hash = self.hash(client, domain, name);
-        self.lock().contested.add(hash, now);
+        self.lock().contested.add(client, hash, now);
     }
 
     fn hash(&self, client: ClientAddress, domain: &str, name: &str) -> CounterKey {
