@@ -60,7 +60,7 @@ impl World {
         quotas.into_iter().for_each(|quota| self.settle(instance, quota));
     }
 
-    /// Settles a group that is due: by a call, or with a ledger of its own until nothing is left to settle.
+    /// Settles a group that is due: by a call, or with its own ledger until nothing is left to settle.
     fn settle(&mut self, instance: usize, quota: usize) {
         let local = self.local(instance);
         let is_alone =
