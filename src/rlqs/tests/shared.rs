@@ -147,6 +147,41 @@ fn an_envoy_that_moves_keeps_its_name() {
     assert_eq!([&all[0], &all[1]].map(refused_names), [0, 0]);
 }
 
+/// An Envoy moves while the store fails. Its old process tries its last renewal again and again, and succeeds after
+/// the new one. That does not look like another Envoy with its name.
+#[test]
+fn a_renewal_after_an_outage_takes_no_name() {
+    for on_error in ["allow", "deny"] {
+        let (all, store) = processes(2);
+        for process in &all {
+            process.reload(&format!(
+                "  - {{key: tenant, rate_limit: {{unit: second, requests_per_unit: 100, \
+                 on_error: {on_error}}}}}"
+            ));
+        }
+        let full = report("d", &[("tenant=a", 600)]);
+        let mut old = all[0].open(Some("own"));
+        old.report(&full).expect("valid");
+        all[0].pass(5_000);
+        store.set_reachable(false);
+        old.report(&full).expect("valid");
+        all[0].pass(1_000);
+        assert!(all[0].engine.metrics().settlements_error.get() > 1);
+        store.set_reachable(true);
+        // The old process has not noticed the end of its stream.
+        let mut new = all[1].open(Some("own"));
+        for _ in 0..3 {
+            new.report(&full).expect("valid");
+            for _ in 0..20 {
+                all[1].settle();
+                all[0].pass(250);
+            }
+            assert_eq!(rate(&mut new), Some(100.0), "{on_error}");
+        }
+        assert_eq!([&all[0], &all[1]].map(refused_names), [0, 0], "{on_error}");
+    }
+}
+
 /// While the store fails, an Envoy keeps its share, unless the rule denies.
 #[test]
 fn a_failing_store_renews_or_not() {
