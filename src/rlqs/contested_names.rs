@@ -142,7 +142,7 @@ mod tests {
         let cases: [Case; 5] = [
             (&[(1, 1), (2, 10 * 4_096)], &|name| name == 0 || name > 9 * 4_096 + 1),
             (&[(2, 4_096), (1, 1)], &|name| name > 0),
-            (&[(1, 2_048), (2, 4_096)], &|name| name < 2_048 || name >= 4_096),
+            (&[(1, 2_048), (2, 4_096)], &|name| !(2_048..4_096).contains(&name)),
             // More than its equal part is the first to be lost.
             (&[(1, 3_000), (2, 2_048)], &|name| name >= 952),
             (&[(1, 3_000), (2, 3_000)], &|name| (952..3_000).contains(&name) || name >= 3_952),
