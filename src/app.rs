@@ -32,6 +32,7 @@ mod background;
 mod certificates;
 mod changes;
 mod decision_logs;
+mod explained_bucket;
 mod files;
 mod metrics;
 mod page_jobs;
@@ -43,6 +44,7 @@ mod shutdown_tasks;
 mod signals;
 mod watch;
 
+pub use explained_bucket::ExplainedBucket;
 pub use files::check_files;
 pub use plans::{plan_warnings, plans_of_files};
 

@@ -11,7 +11,6 @@ use clap::{Args, Parser, Subcommand};
 
 mod admin_client;
 mod bench;
-mod bucket_id;
 mod call;
 mod change;
 mod check;
@@ -167,9 +166,9 @@ pub(crate) struct ExplainArgs {
     #[arg(required_unless_present = "buckets", value_name = "KEY=VALUE,...")]
     pub(crate) descriptors: Vec<String>,
     /// Id of a bucket of Envoy's quota filter (RLQS), as key=value,key=value in any order; may be
-    /// repeated. The descriptor that it becomes is shown and explained.
+    /// repeated. The descriptor that it becomes is shown and explained, and what Envoys get for it.
     #[arg(long = "bucket", value_name = "KEY=VALUE,...")]
-    pub(crate) buckets: Vec<ParsedDescriptor>,
+    pub(crate) buckets: Vec<String>,
     #[command(flatten)]
     pub(crate) rule_options: RuleOptionArgs,
 }

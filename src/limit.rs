@@ -6,6 +6,7 @@ use crate::time::Micros;
 
 mod calendar;
 mod cost;
+mod indivisible;
 mod mode;
 mod on_error;
 mod request_lines;
@@ -13,6 +14,7 @@ mod tier_numbers;
 
 pub use calendar::{Calendar, CalendarSpan, Period, WEEKDAYS, WindowStart, Zone};
 pub use cost::{Cost, FACTORS_MAX, Factor, FactorError, FactorsByValue};
+pub use indivisible::Indivisible;
 pub use mode::Mode;
 pub use on_error::OnError;
 pub use request_lines::RequestLines;

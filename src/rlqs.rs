@@ -7,7 +7,10 @@
 //!
 //! - A stream: `stream.rs` takes its reports and returns its actions. `usage_report.rs` decodes a report,
 //!   `quota_action.rs` encodes an action, and `outbox.rs` has the actions to send. `found_place.rs` looks up
-//!   the rule of a bucket by its `bucket_id.rs`, and `holder_identity.rs` says which holder it is.
+//!   the rule of a bucket by its `bucket_id.rs`, which `id_error.rs` bounds, and `rule_place.rs` says what
+//!   follows from the rule. `holder_identity.rs` says which holder the bucket is.
+//! - `weir explain --bucket`: `written_id.rs` is the id, and `bucket_outcome.rs` says what Envoys get, with the
+//!   same bounds and places.
 //! - The quotas: `engine.rs` has them, each in a `quota_shard.rs`. `counter_quota.rs` connects a quota with
 //!   its ledger and its `member.rs`. `driver.rs` is the thread that settles them by `settling.rs`, with
 //!   Redis through `shared_ledger.rs`, and gives them new rules by `reloading.rs`.
@@ -26,6 +29,7 @@ use crate::rules::RuleSet;
 use crate::time::Micros;
 
 mod bucket_id;
+mod bucket_outcome;
 mod client_budget;
 mod contested_names;
 mod counter_quota;
@@ -36,6 +40,7 @@ mod engine;
 mod found_place;
 mod holder_budget;
 mod holder_identity;
+mod id_error;
 mod instance_names;
 mod lingering;
 mod local_holder;
@@ -48,18 +53,21 @@ mod quota_rule;
 mod quota_shard;
 mod refused_reason;
 mod reloading;
+mod rule_place;
 mod settling;
 mod shared_ledger;
 mod stream;
 mod tokens;
 mod usage_report;
+mod written_id;
 
 #[cfg(test)]
 mod tests;
 
-pub use bucket_id::descriptor_entries;
+pub use bucket_outcome::{AllowAllReason, BucketOutcome};
 pub use driver::{RlqsDriver, start};
 pub use engine::QuotaEngine;
+pub use id_error::IdError;
 pub use local_holder::LocalCheck;
 pub use metrics::RlqsMetrics;
 pub use overview::{HolderKind, RuleDemand, ShownHolder, ShownQuota, ShownQuotas};
@@ -67,6 +75,7 @@ pub use quota_rule::QuotaRule;
 pub use refused_reason::RefusedReason;
 pub use shared_ledger::SharedLedger;
 pub use stream::{EnvoyStream, ReportError, StreamsFull};
+pub use written_id::WrittenBucketId;
 
 /// How long a holder may still use its share after it was lowered: the way to Envoy, and Envoy's main
 /// thread. The protocol has no acknowledgement.

@@ -7,13 +7,14 @@ use tokio::sync::watch;
 
 use super::active_rules::ActiveRules;
 use super::changes::{ChangeCommands, DescriptorChanges};
+use super::explained_bucket::ExplainedBucket;
 use super::metrics::AllMetrics;
 use super::plans::PlansView;
 use super::service::RequestRecorder;
 use crate::descriptor::ParsedDescriptor;
 use crate::limiter::{Limiter, find_counter};
-use crate::rlqs::QuotaEngine;
-use crate::rules::{Explanation, RuleDocument, RuleSet};
+use crate::rlqs::{QuotaEngine, WrittenBucketId};
+use crate::rules::{RuleDocument, RuleSet};
 use crate::server::{
     ActivityQuery, AdminApi, ChangeError, CounterError, Health, LiveFeed, PlansRefusal,
     PlansRequest, RestOfPage, TryQuery,
@@ -96,7 +97,18 @@ impl AdminApi for AdminPages {
         let explanation = active.rules.explain_rule(domain, name)?;
         let rule = active.rules.rule_named(domain, name)?;
         let changes = DescriptorChanges::of_rule(self.limiter.changes(), rule, self.clock.now());
-        Some(explained(&explanation, None, None, changes))
+        Some(explained(json!(explanation), explanation.to_string(), None, None, changes))
+    }
+
+    fn explain_bucket(&self, domain: &str, id: &ParsedDescriptor) -> Result<Value, String> {
+        let id = WrittenBucketId::read(id)?;
+        let active = self.rules.snapshot_owned();
+        let bucket = ExplainedBucket::of(&active.rules, &self.settings, domain, &id);
+        let (shown, text) = (bucket.to_json(), bucket.to_string());
+        if bucket.is_refused() {
+            return Ok(explained(shown, text, None, None, DescriptorChanges::default()));
+        }
+        Ok(self.with_counter(shown, text, &active.rules, domain, &bucket.descriptor))
     }
 
     async fn counter(
@@ -200,13 +212,25 @@ impl AdminApi for AdminPages {
 impl AdminPages {
     /// The explanation of a descriptor by `rules`. It may walk all rules of the domain.
     fn explain_by(&self, rules: &RuleSet, domain: &str, descriptor: &ParsedDescriptor) -> Value {
+        let explanation = rules.explain(domain, &descriptor.entries());
+        self.with_counter(json!(explanation), explanation.to_string(), rules, domain, descriptor)
+    }
+
+    /// An explanation and its text, with what there is of the counter, the plan and the changes.
+    fn with_counter(
+        &self,
+        shown: Value,
+        text: String,
+        rules: &RuleSet,
+        domain: &str,
+        descriptor: &ParsedDescriptor,
+    ) -> Value {
         let entries = descriptor.entries();
-        let explanation = rules.explain(domain, &entries);
         let hash = self.hash(rules, domain, descriptor);
         let changes = self.changes_of(rules, domain, descriptor);
         let counter = self.limiter.counter(rules, domain, &entries).ok();
         let plan = counter.and_then(|counter| self.limiter.plan_of(&counter, &entries));
-        explained(&explanation, hash, plan.as_ref().map(ShownPlan::of), changes)
+        explained(shown, text, hash, plan.as_ref().map(ShownPlan::of), changes)
     }
 
     /// The hash by which `/top` names the counter of a descriptor; `None` without a counter.
@@ -231,13 +255,12 @@ impl AdminPages {
 /// An explanation with the hash of the counter, with the plan if the rule uses one, with the temporary
 /// changes, and with the text of `weir explain`.
 fn explained(
-    explanation: &Explanation,
+    mut shown: Value,
+    mut text: String,
     hash: Option<String>,
     plan: Option<ShownPlan>,
     changes: DescriptorChanges,
 ) -> Value {
-    let mut shown = json!(explanation);
-    let mut text = explanation.to_string();
     shown["counter"] = json!(hash);
     if let Some(plan) = plan {
         text.push_str(&plan.text());

@@ -56,7 +56,7 @@ impl RunningRlqs {
 }
 
 /// The part of the settings that the engine reads.
-fn config(settings: &Settings) -> RlqsConfig {
+pub(super) fn config(settings: &Settings) -> RlqsConfig {
     let rlqs = &settings.rlqs;
     let micros = |length: std::time::Duration| {
         Micros(u64::try_from(length.as_micros()).expect("a setting is at most a year"))

@@ -5,15 +5,16 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::admin_client::{AdminArgs, query_value};
-use super::bucket_id::{self, BucketId};
 use super::rule_source::RuleSource;
 use super::{ExplainArgs, exit, say_error};
+use crate::app::ExplainedBucket;
 use crate::escape::{escaped_json, one_line};
-use crate::settings::RlqsSettings;
+use crate::rlqs::WrittenBucketId;
 
-/// Prints an explanation per descriptor. Returns 0 also if no rule matches, because the
-/// explanation then gives the reason.
+/// Prints an explanation per descriptor and per bucket. Returns 0 also if no rule matches, because
+/// the explanation then gives the reason.
 pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
+    let buckets: Vec<_> = args.buckets.iter().map(|text| bucket(text)).collect::<Result<_, _>>()?;
     if let Some(address) = &args.addr {
         let admin = AdminArgs::new(address.clone(), args.token_file.clone());
         return running(&admin, args);
@@ -21,8 +22,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let source = RuleSource::new(args.config.as_deref(), &args.rules, &args.rule_options)?;
     let Some(source) = source else { return Ok(exit::BAD_CONFIG) };
     let Some(rules) = source.read()? else { return Ok(exit::BAD_CONFIG) };
-    let rlqs = source.settings.map_or_else(RlqsSettings::default, |settings| settings.rlqs);
-    let buckets = BucketId::read_all(&args.buckets)?;
+    let settings = source.settings.unwrap_or_default();
     let mut out = io::stdout().lock();
     let mut all = Vec::new();
     for text in &args.descriptors {
@@ -32,17 +32,11 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
             false => writeln!(out, "{explanation}")?,
         }
     }
-    for bucket in &buckets {
-        let descriptor = bucket.descriptor(&rlqs.key_order);
-        let explanation = rules.explain(&args.domain, &descriptor.entries());
-        let written = bucket_id::written(&descriptor);
-        if args.json {
-            let mut shown = json!(explanation);
-            shown["bucket_descriptor"] = json!(written);
-            all.push(shown);
-        } else {
-            write_bucket(&mut out, &written)?;
-            writeln!(out, "{explanation}")?;
+    for id in &buckets {
+        let bucket = ExplainedBucket::of(&rules, &settings, &args.domain, id);
+        match args.json {
+            true => all.push(bucket.to_json()),
+            false => writeln!(out, "{bucket}")?,
         }
     }
     if args.json {
@@ -52,6 +46,12 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
+/// The bucket id that was written as `text`.
+fn bucket(text: &str) -> anyhow::Result<WrittenBucketId> {
+    let id = text.parse().and_then(|written| WrittenBucketId::read(&written));
+    id.map_err(|error| anyhow::anyhow!("--bucket: {error}"))
+}
+
 /// Prints what the service with this admin address says, and the states of the counters. Returns 69 if
 /// it does not answer.
 fn running(admin: &AdminArgs, args: &ExplainArgs) -> anyhow::Result<u8> {
@@ -59,43 +59,32 @@ fn running(admin: &AdminArgs, args: &ExplainArgs) -> anyhow::Result<u8> {
         say_error(&error);
         Ok(exit::UNAVAILABLE)
     };
-    let buckets = BucketId::read_all(&args.buckets)?;
-    let key_order = match key_order(admin, &buckets) {
-        Ok(key_order) => key_order,
-        Err(error) => return unavailable(error),
-    };
-    let of_buckets = buckets.iter().map(|one| bucket_id::written(&one.descriptor(&key_order)));
-    let of_buckets: Vec<String> = of_buckets.collect();
     let (mut out, mut all) = (io::stdout().lock(), Vec::new());
-    for (index, text) in args.descriptors.iter().chain(&of_buckets).enumerate() {
-        let question = json!({ "domain": args.domain, "descriptor": text });
+    let descriptors = args.descriptors.iter().map(|text| ("descriptors", text));
+    let buckets = args.buckets.iter().map(|text| ("buckets", text));
+    for (kind, text) in descriptors.chain(buckets) {
+        let question = json!({ "domain": args.domain, kind: [text] });
         let answer = match admin.send("POST", "/explain", &[], Some(&question)) {
             Ok(answer) => answer,
             Err(error) => return unavailable(error),
         };
-        let is_bucket = index >= args.descriptors.len();
         let mut explanation = answer.body["explanations"][0].clone();
         let Some(shown) = explanation["text"].as_str().map(str::to_owned) else {
             anyhow::bail!("{}", answer.reason());
         };
+        let descriptor = explanation["bucket_descriptor"].as_str().unwrap_or(text);
         let hash = explanation["counter"].as_str().map(str::to_owned);
         let state = match &hash {
-            Some(_) => match state(admin, &args.domain, text) {
+            Some(_) => match state(admin, &args.domain, descriptor) {
                 Ok(state) => state,
                 Err(error) => return unavailable(error),
             },
             None => Value::Null,
         };
         if args.json {
-            if is_bucket {
-                explanation["bucket_descriptor"] = json!(text);
-            }
             explanation["state"] = state;
             all.push(explanation);
             continue;
-        }
-        if is_bucket {
-            write_bucket(&mut out, text)?;
         }
         write!(out, "{shown}")?;
         if let Some(hash) = hash {
@@ -119,21 +108,6 @@ fn state(admin: &AdminArgs, domain: &str, descriptor: &str) -> anyhow::Result<Va
         200 => answer.body,
         _ => json!({ "error": answer.reason() }),
     })
-}
-
-/// The `rlqs.key_order` of the service with this admin address. Asked for only if there are buckets.
-fn key_order(admin: &AdminArgs, buckets: &[BucketId]) -> anyhow::Result<Vec<String>> {
-    if buckets.is_empty() {
-        return Ok(Vec::new());
-    }
-    let settings = admin.get("/settings")?.body;
-    let key_order = settings["rlqs"]["key_order"].as_str().unwrap_or_default();
-    Ok(key_order.split(',').filter(|key| !key.is_empty()).map(str::to_owned).collect())
-}
-
-/// Prints the descriptor that a bucket id becomes.
-fn write_bucket(out: &mut impl Write, descriptor: &str) -> io::Result<()> {
-    writeln!(out, "bucket  as the descriptor {}", one_line(descriptor))
 }
 
 /// Prints the state of a counter, or the reason why the service does not show it.

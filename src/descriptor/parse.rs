@@ -1,5 +1,6 @@
 //! Parses descriptors written as `key=value,key=value`, for the command line and URLs.
 
+use std::fmt;
 use std::str::FromStr;
 
 use super::Entry;
@@ -27,7 +28,14 @@ impl FromStr for ParsedDescriptor {
 
     fn from_str(text: &str) -> Result<ParsedDescriptor, String> {
         let mut entries = Vec::new();
+        if text.is_empty() {
+            return Err("it is empty; write key=value,key=value".to_owned());
+        }
         for part in split_at_commas(text) {
+            if part.is_empty() {
+                let text = excerpt(text, CHARS_MAX);
+                return Err(format!("`{text}` has a comma too many; write key=value,key=value"));
+            }
             let Some((key, value)) = part.split_once('=') else {
                 let part = excerpt(&part, CHARS_MAX);
                 return Err(format!("`{part}` has no value; write `{part}=` for an empty one"));
@@ -39,6 +47,18 @@ impl FromStr for ParsedDescriptor {
             entries.push((key.to_owned(), value.to_owned()));
         }
         Ok(ParsedDescriptor(entries))
+    }
+}
+
+impl fmt::Display for ParsedDescriptor {
+    /// As it is parsed: `key=value,key=value`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let escaped = |text: &str| text.replace('\\', r"\\").replace(',', r"\,");
+        for (index, (key, value)) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{}={}", escaped(key), escaped(value))?;
+        }
+        Ok(())
     }
 }
 
@@ -70,6 +90,10 @@ mod tests {
         assert!(parse("a").is_err_and(|error| error.contains("`a=`")));
         assert_eq!(parse(r"a=b\,c\\,d=e"), Ok(vec![pair("a", r"b,c\"), pair("d", "e")]));
         assert!(parse("=b").is_err_and(|error| error.contains("no key")));
-        assert!(parse("a=b,,c=d").is_err());
+        assert!(parse("").is_err_and(|error| error.starts_with("it is empty; write key=value")));
+        for text in ["a=b,,c=d", "a=b,", ",a=b", ","] {
+            let error = format!("`{text}` has a comma too many; write key=value,key=value");
+            assert_eq!(parse(text), Err(error));
+        }
     }
 }

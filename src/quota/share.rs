@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::limit::{Limit, Tier};
+use crate::limit::{Indivisible, Limit, Tier};
 use crate::time::Micros;
 
 /// All shares of a quota: one share is a billionth of it.
@@ -24,11 +24,17 @@ pub struct Quota {
 
 impl Quota {
     /// The quota of a limit: the tier with the lowest rate, and the smallest burst of all tiers. The
-    /// burst of a window is `burst_percent` of its requests, at least 1. None for concurrency, whose
-    /// slots are not a rate, and for windows of the calendar, which have no constant rate.
-    pub fn of(limit: &Limit, burst_percent: u64) -> Option<Quota> {
-        if limit.counts_slots() || limit.has_calendar() {
-            return None;
+    /// burst of a window is `burst_percent` of its requests, at least 1.
+    ///
+    /// # Errors
+    ///
+    /// The limit has slots or windows of the calendar.
+    pub fn of(limit: &Limit, burst_percent: u64) -> Result<Quota, Indivisible> {
+        if limit.counts_slots() {
+            return Err(Indivisible::Slots);
+        }
+        if limit.has_calendar() {
+            return Err(Indivisible::Calendar);
         }
         let burst = |tier: &Tier| {
             if limit.algorithm.has_burst() {
@@ -37,9 +43,12 @@ impl Quota {
             let part = u128::from(tier.requests) * u128::from(burst_percent) / 100;
             u64::try_from(part).unwrap_or(u64::MAX).max(1)
         };
-        let tightest = limit.tiers.iter().min_by(|a, b| compare_rates(a, b))?;
-        let burst = limit.tiers.iter().map(burst).min()?;
-        Some(Quota { requests: tightest.requests, window: tightest.window, burst })
+        let tightest = limit.tiers.iter().min_by(|a, b| compare_rates(a, b));
+        let burst = limit.tiers.iter().map(burst).min();
+        let (Some(tightest), Some(burst)) = (tightest, burst) else {
+            return Err(Indivisible::NoRate);
+        };
+        Ok(Quota { requests: tightest.requests, window: tightest.window, burst })
     }
 
     /// The share that passes `hits` in `elapsed`, rounded up, at most [`SHARE_MAX`]. It is for

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use prost::encoding::encode_varint;
+use prost::encoding::{encode_varint, encoded_len_varint};
 
+use super::id_error::{IdError, check_length};
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeyBuilder, KeySeed};
 
@@ -33,7 +34,7 @@ pub(super) fn add<'b>(builder: &'b mut KeyBuilder, pairs: &[Entry<'_>]) -> &'b m
 
 /// The descriptor that a bucket id becomes: the pairs whose keys `key_order` names, in that order,
 /// then the others in the byte order of their keys. The rules are looked up with it.
-pub fn descriptor_entries(
+pub(super) fn descriptor_entries(
     bucket: &BTreeMap<String, String>,
     key_order: &[String],
 ) -> Vec<(String, String)> {
@@ -52,13 +53,19 @@ pub(super) fn order_as_descriptor(pairs: &mut [Entry<'_>], key_order: &[String])
     pairs.sort_by(|a, b| place(a.key).cmp(&place(b.key)).then_with(|| a.key.cmp(b.key)));
 }
 
-/// An encoded `BucketId` of these pairs; `None` if it is longer than [`ID_BYTES_MAX`].
-pub(super) fn encoded(pairs: &[Entry<'_>]) -> Option<Box<[u8]>> {
-    let length: usize = pairs.iter().map(|pair| pair.key.len() + pair.value.len()).sum();
-    if length > ID_BYTES_MAX {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(length + 10 * pairs.len());
+/// The length of an encoded `BucketId` of these pairs.
+pub(super) fn encoded_length(pairs: &[Entry<'_>]) -> usize {
+    let field = |content: usize| 1 + encoded_len_varint(content as u64) + content;
+    pairs.iter().map(|pair| field(field(pair.key.len()) + field(pair.value.len()))).sum()
+}
+
+/// An encoded `BucketId` of these pairs.
+///
+/// # Errors
+///
+/// It is longer than [`ID_BYTES_MAX`].
+pub(super) fn encoded(pairs: &[Entry<'_>]) -> Result<Box<[u8]>, IdError> {
+    let mut bytes = Vec::with_capacity(check_length(pairs)?);
     let mut one = Vec::new();
     for pair in pairs {
         one.clear();
@@ -66,7 +73,7 @@ pub(super) fn encoded(pairs: &[Entry<'_>]) -> Option<Box<[u8]>> {
         put_bytes(&mut one, 2, pair.value.as_bytes());
         put_bytes(&mut bytes, 1, &one);
     }
-    (bytes.len() <= ID_BYTES_MAX).then(|| bytes.into())
+    Ok(bytes.into())
 }
 
 /// Appends a length-delimited field.

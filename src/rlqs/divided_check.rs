@@ -28,7 +28,7 @@ impl QuotaEngine {
         if let LocalState::Checked(check) = self.local.check(limit, key, hits, now) {
             return self.with_store(check);
         }
-        let Some(quota) = Quota::of(limit, self.config.burst_percent) else {
+        let Ok(quota) = Quota::of(limit, self.config.burst_percent) else {
             return LocalCheck::NotDivided;
         };
         if !self.local.add(key, rule.id, now) {

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::bucket_id::order_as_descriptor;
 use super::engine::{QuotaEngine, QuotaPlace};
 use super::quota_rule::QuotaRule;
+use super::rule_place::RulePlace;
 use super::usage_report::IdPairs;
 use crate::quota::Quota;
-use crate::rules::{Found, RuleLimit};
+use crate::rules::{Found, Rule};
 use crate::time::Micros;
 
 /// What the rules say about a bucket.
@@ -30,28 +31,28 @@ impl QuotaEngine {
         self.rules.read(&mut |set| {
             let Found::Rule(rule) = set.find(domain, &entries) else { return };
             let known = self.quota_rules.of(rule, self.config.on_error);
-            let quota = match &rule.limit {
-                RuleLimit::Unlimited => {
-                    place = FoundPlace::AllowAll(Some(known));
-                    return;
+            place = match self.place_of(rule) {
+                RulePlace::Unlimited => FoundPlace::AllowAll(Some(known)),
+                RulePlace::UndividedShadow(_) => {
+                    self.metrics.warn_undivided(rule, now);
+                    FoundPlace::AllowAll(Some(known))
                 }
-                RuleLimit::Limit(limit) => Quota::of(limit, self.config.burst_percent),
-            };
-            place = match quota {
-                Some(quota) if rule.is_divisible() => {
+                RulePlace::Unassigned(_) => {
+                    self.metrics.warn_undivided(rule, now);
+                    FoundPlace::Unassigned(known)
+                }
+                RulePlace::Divided(quota) => {
                     let key = rule.key(&self.seed, &entries);
                     FoundPlace::Divided(QuotaPlace { key, rule: known, quota })
-                }
-                _ => {
-                    self.metrics.warn_undivided(rule, now);
-                    match rule.shadow_mode {
-                        true => FoundPlace::AllowAll(Some(known)),
-                        false => FoundPlace::Unassigned(known),
-                    }
                 }
             };
         });
         place
+    }
+
+    /// What the buckets of a rule get.
+    pub(super) fn place_of(&self, rule: &Rule) -> RulePlace {
+        RulePlace::of(rule, self.config.burst_percent)
     }
 
     /// How long a bucket of this quota stays without requests: until its tokens are surely full again,

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use super::engine::{QuotaEngine, lock};
+use super::rule_place::RulePlace;
 use crate::key::{CounterKey, RuleId};
 use crate::quota::Quota;
-use crate::rules::RuleLimit;
 
 /// Most quotas that get new rules under one lock. Streams wait for it meanwhile.
 pub(super) const QUOTAS_PER_LOCK: usize = 64;
@@ -32,11 +32,7 @@ impl QuotaEngine {
         let mut quotas = HashMap::new();
         self.rules.read(&mut |set| {
             self.quota_rules.reload(set, self.config.on_error, |rule| {
-                // The limit of a rule with a cost is one of costs.
-                if let RuleLimit::Limit(limit) = &rule.limit
-                    && rule.is_divisible()
-                    && let Some(quota) = Quota::of(limit, self.config.burst_percent)
-                {
+                if let RulePlace::Divided(quota) = self.place_of(rule) {
                     quotas.insert(rule.id, quota);
                 }
             });

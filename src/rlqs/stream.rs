@@ -10,6 +10,7 @@ use super::bucket_id::BucketKey;
 use super::counter_quota::{CounterQuota, ReportedUse};
 use super::engine::QuotaEngine;
 use super::holder_identity::HolderIdentity;
+use super::id_error::check_pairs;
 use super::member::Member;
 use super::outbox::{DueAction, Outbox};
 use super::quota_action::QuotaAction;
@@ -275,17 +276,12 @@ impl EnvoyStream {
     /// Counts the use of one bucket.
     fn count(&mut self, at: &ReportScope<'_>, usage: &BucketUsage<'_>) {
         let ReportScope { engine, domain, version, now } = *at;
-        let bounds = &engine.config.bounds;
-        let is_long = |text: &str| text.len() > bounds.max_text_bytes;
-        let pairs = match &usage.id {
-            Some(pairs) if pairs.is_empty() || pairs.iter().any(|pair| pair.key.is_empty()) => {
-                return engine.metrics.refuse(RefusedReason::EmptyId, domain, now);
-            }
-            Some(pairs) if !pairs.iter().any(|pair| is_long(pair.key) || is_long(pair.value)) => {
-                pairs
-            }
-            _ => return engine.metrics.refuse(RefusedReason::LongId, domain, now),
-        };
+        let refused = |reason| engine.metrics.refuse(reason, domain, now);
+        // The decoder has left out an id with too many pairs.
+        let Some(pairs) = &usage.id else { return refused(RefusedReason::LongId) };
+        if let Err(error) = check_pairs(pairs, &engine.config.bounds) {
+            return refused(error.refused_reason());
+        }
         let key = BucketKey::of(&engine.table_seed, pairs);
         let had_requests = usage.allowed > 0 || usage.denied > 0;
         let has_place = match self.buckets.get_mut(&key) {

@@ -21,6 +21,7 @@ use crate::proto::{
 use crate::rules::{Found, Options, RuleLimit, SourceFile};
 use crate::time::{Clock, ManualClock};
 
+mod bucket_outcome;
 mod ceasing;
 mod dividing;
 mod flood;

@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::limit::{Algorithm, Calendar, HITS_END, Period, WINDOW_MAX, WindowStart, Zone};
+use crate::limit::{
+    Algorithm, Calendar, HITS_END, Indivisible, Period, WINDOW_MAX, WindowStart, Zone,
+};
 
 const HOUR: Micros = Micros::from_secs(3_600);
 
@@ -43,19 +45,21 @@ fn the_quota_of_a_limit_is_its_tightest_tier() {
     ];
     for &(algorithm, tiers, percent, (requests, window, burst)) in cases {
         let quota = Quota::of(&limit(algorithm, tiers), percent);
-        assert_eq!(quota, Some(Quota { requests, window, burst }), "{algorithm:?} {tiers:?}");
+        assert_eq!(quota, Ok(Quota { requests, window, burst }), "{algorithm:?} {tiers:?}");
     }
 }
 
 #[test]
 fn slots_and_calendar_windows_have_no_quota() {
     let mut monthly = limit(Algorithm::FixedWindow, &[(10, HOUR, 0), (100, HOUR, 0)]);
-    assert!(Quota::of(&monthly, 20).is_some());
+    assert!(Quota::of(&monthly, 20).is_ok());
     let calendar = Calendar { period: Period::Month, zone: Zone::UTC, starts: WindowStart::FIRST };
     monthly.tiers[1] = Tier::by_calendar(100, calendar);
-    assert_eq!(Quota::of(&monthly, 20), None);
-    assert_eq!(Quota::of(&limit(Algorithm::Concurrency, &[(10, HOUR, 0)]), 20), None);
-    assert_eq!(Quota::of(&limit(Algorithm::FixedWindow, &[]), 20), None);
+    assert_eq!(Quota::of(&monthly, 20), Err(Indivisible::Calendar));
+    let slots = limit(Algorithm::Concurrency, &[(10, HOUR, 0)]);
+    assert_eq!(Quota::of(&slots, 20), Err(Indivisible::Slots));
+    let nothing = limit(Algorithm::FixedWindow, &[]);
+    assert_eq!(Quota::of(&nothing, 20), Err(Indivisible::NoRate));
 }
 
 #[test]

@@ -29,6 +29,7 @@ fn an_id_is_encoded_as_prost_does() {
         let entries: Vec<Entry<'_>> =
             bucket.iter().map(|(key, value)| Entry { key, value }).collect();
         let bytes = encoded(&entries).expect("a short id");
+        assert_eq!(bytes.len(), encoded_length(&entries));
         assert_eq!(BucketId::decode(&*bytes).expect("a valid id").bucket, bucket);
     }
 }
@@ -37,10 +38,12 @@ fn an_id_is_encoded_as_prost_does() {
 fn a_long_id_is_not_kept() {
     let is_kept = |bytes: usize| {
         let value = "x".repeat(bytes);
-        encoded(&[Entry { key: "k", value: &value }]).is_some()
+        encoded(&[Entry { key: "k", value: &value }]).map(|id| id.len())
     };
-    assert!(is_kept(4_000));
-    assert!(!is_kept(ID_BYTES_MAX));
+    let (longest, max) = (ID_BYTES_MAX - 9, ID_BYTES_MAX);
+    assert_eq!(is_kept(longest), Ok(max));
+    assert_eq!(is_kept(longest + 1), Err(IdError::LongId { bytes: max + 1, max }));
+    assert!(is_kept(200_000).is_err());
 }
 
 #[test]

@@ -71,7 +71,10 @@ impl EnvoyStream {
         if self.buckets.len() >= engine.config.max_buckets_per_stream {
             return refused(RefusedReason::BucketsOfStream);
         }
-        let Some(id) = bucket_id::encoded(pairs) else { return refused(RefusedReason::LongId) };
+        let id = match bucket_id::encoded(pairs) {
+            Ok(id) => id,
+            Err(error) => return refused(error.refused_reason()),
+        };
         if let Err(reason) = engine.reserve_bucket(self.client) {
             return refused(reason);
         }

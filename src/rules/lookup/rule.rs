@@ -9,7 +9,7 @@ use super::matcher::Matcher;
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeyBuilder, KeySeed, RuleId};
 use crate::limit::{
-    Algorithm, Calendar, Cost, Limit, Mode, OnError, RequestLines, Unit, WindowStart,
+    Algorithm, Calendar, Cost, Indivisible, Limit, Mode, OnError, RequestLines, Unit, WindowStart,
 };
 use crate::rules::file::problem::Location;
 use crate::time::Micros;
@@ -171,11 +171,30 @@ impl RuleFields {
         cost.factor(|level| entries.get(level).map(|entry| entry.value)).weigh(hits)
     }
 
-    /// Whether the quota service (RLQS) may divide the limit. A share has no slots, a reservation is
-    /// settled on the counter that granted it, Envoys report requests without their costs, and the
-    /// numbers of plans differ by customer.
+    /// Whether the quota service (RLQS) may divide the limit, if that has a quota.
     pub fn is_divisible(&self) -> bool {
-        !self.leases() && self.cost.is_none() && self.limit_from.is_none()
+        self.divisible().is_ok()
+    }
+
+    /// As [`is_divisible`](RuleFields::is_divisible), with the reason.
+    ///
+    /// # Errors
+    ///
+    /// What the rule has that cannot be divided.
+    pub fn divisible(&self) -> Result<(), Indivisible> {
+        if self.leases() {
+            return Err(match self.reserve {
+                Some(_) => Indivisible::Reservation,
+                None => Indivisible::Slots,
+            });
+        }
+        if self.cost.is_some() {
+            return Err(Indivisible::Cost);
+        }
+        if self.limit_from.is_some() {
+            return Err(Indivisible::Plans);
+        }
+        Ok(())
     }
 
     /// Whether the rule itself gives requests lines in the log.

@@ -138,7 +138,9 @@ impl RuleSet {
         self.explain_walk(domain, entries)
     }
 
-    fn explain_walk(&self, domain: &str, entries: &[Entry<'_>]) -> Explanation {
+    /// As [`explain`](RuleSet::explain), with all entries: also one that names a lease. The quota service
+    /// (RLQS) looks up buckets like this.
+    pub fn explain_walk(&self, domain: &str, entries: &[Entry<'_>]) -> Explanation {
         let name = shorten(domain);
         let Some(domain) = self.domains.get(domain) else {
             let hint = self.domain_hint(domain);

@@ -10,6 +10,14 @@ use crate::rules::lookup::rule::Rule;
 /// Most rules that are found by a `name` of several rules.
 const SHARED_MAX: usize = 16;
 
+impl Explanation {
+    /// Of a descriptor that is not looked up, with the reason.
+    pub fn not_looked_up(domain: &str, why: &str) -> Explanation {
+        let outcome = LookupOutcome::NoRule { why: why.to_owned(), near_misses: Vec::new() };
+        Explanation { domain: shorten(domain), lease: None, levels: Vec::new(), outcome }
+    }
+}
+
 impl RuleSet {
     /// Explains a descriptor or a rule, each as text. A text that is both, such as `path=/login`, means
     /// the descriptor.

@@ -103,6 +103,12 @@ pub trait AdminApi: Send + Sync + 'static {
     fn explain(&self, domain: &str, descriptor: &ParsedDescriptor) -> serde_json::Value;
     /// `/explain`: the rule of `domain` with this selector or name. `None` if there is none.
     fn explain_rule(&self, domain: &str, name: &str) -> Option<serde_json::Value>;
+    /// `/explain`: the same for a bucket of RLQS, and what Envoys get for it. The error says why `id` is none.
+    fn explain_bucket(
+        &self,
+        domain: &str,
+        id: &ParsedDescriptor,
+    ) -> Result<serde_json::Value, String>;
     /// `GET /counters`: the state of a descriptor's counter, as JSON. The call does not change it.
     fn counter(
         &self,

@@ -142,6 +142,10 @@ impl AdminApi for FixedPages {
         None
     }
 
+    fn explain_bucket(&self, _: &str, id: &ParsedDescriptor) -> Result<serde_json::Value, String> {
+        Ok(serde_json::json!(id.0))
+    }
+
     async fn counter(&self, _: &str, _: &ParsedDescriptor) -> Result<String, CounterError> {
         Err(CounterError::NoCounter("none".into()))
     }

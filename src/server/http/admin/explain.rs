@@ -22,7 +22,7 @@ use crate::server::http::page::{Page, Pages};
 /// Largest request body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
 
-/// The request body: a domain with one descriptor, several descriptors, or both.
+/// The request body: a domain with descriptors, with ids of buckets, or both.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExplainRequest {
@@ -31,6 +31,8 @@ struct ExplainRequest {
     descriptor: Option<Written>,
     #[serde(default)]
     descriptors: Vec<Written>,
+    #[serde(default)]
+    buckets: Vec<Written>,
 }
 
 /// A descriptor, either as text or in the form of a request to `/json`.
@@ -54,6 +56,8 @@ struct Question {
     descriptor: Result<ParsedDescriptor, String>,
     /// The text; `None` if the item was written as entries.
     text: Option<String>,
+    /// Whether it is the id of a bucket.
+    is_bucket: bool,
 }
 
 pub(super) fn router<A: AdminApi>(api: Arc<A>, pages: Pages, bounds: RequestBounds) -> Router {
@@ -104,7 +108,10 @@ fn answer<A: AdminApi>(
     domain: &str,
     question: Question,
 ) -> Result<serde_json::Value, String> {
-    let Question { descriptor, text } = question;
+    let Question { descriptor, text, is_bucket } = question;
+    if is_bucket {
+        return api.explain_bucket(domain, &descriptor?);
+    }
     let explained = descriptor.map(|descriptor| api.explain(domain, &descriptor));
     if explained.as_ref().is_ok_and(|shown| shown["outcome"]["kind"] == "rule") {
         return explained;
@@ -123,7 +130,8 @@ fn read(body: &[u8], bounds: &RequestBounds) -> Result<(String, Vec<Question>), 
         )
     })?;
     let written = request.descriptor.into_iter().chain(request.descriptors);
-    let questions: Vec<Question> = written.map(Question::from).collect();
+    let buckets = request.buckets.into_iter().map(Question::of_bucket);
+    let questions: Vec<Question> = written.map(Question::from).chain(buckets).collect();
     let bounded: Vec<ParsedDescriptor> = questions.iter().map(Question::bounded).collect();
     validate(&request.domain, &bounded, bounds).map_err(|error| error.to_string())?;
     Ok((request.domain, questions))
@@ -139,18 +147,28 @@ impl Written {
 impl From<Written> for Question {
     fn from(written: Written) -> Question {
         match written {
-            Written::Text(text) => Question { descriptor: text.parse(), text: Some(text) },
+            Written::Text(text) => {
+                Question { descriptor: text.parse(), text: Some(text), is_bucket: false }
+            }
             Written::Entries { entries } => {
                 let pairs = entries.into_iter().map(|entry| (entry.key, entry.value)).collect();
-                Question { descriptor: Ok(ParsedDescriptor(pairs)), text: None }
+                Question { descriptor: Ok(ParsedDescriptor(pairs)), text: None, is_bucket: false }
             }
         }
     }
 }
 
 impl Question {
-    /// A descriptor that is within the bounds of requests if the question is.
+    fn of_bucket(written: Written) -> Question {
+        Question { is_bucket: true, ..Question::from(written) }
+    }
+
+    /// A descriptor that is within the bounds of requests if the question is. The explanation of a bucket
+    /// says whether its id is.
     fn bounded(&self) -> ParsedDescriptor {
+        if self.is_bucket {
+            return ParsedDescriptor(vec![("bucket".to_owned(), String::new())]);
+        }
         match (&self.descriptor, &self.text) {
             (Ok(descriptor), _) => descriptor.clone(),
             (Err(_), name) => {

@@ -1,0 +1,123 @@
+//! What the quota service does with a bucket, for `weir explain`: the same lookup, bounds and rule places as
+//! those of a stream, without a stream.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use super::RlqsConfig;
+use super::id_error::{IdError, check_id};
+use super::rule_place::RulePlace;
+use super::written_id::WrittenBucketId;
+use crate::limit::Indivisible;
+use crate::quota::{Assignment, Quota, SHARES};
+use crate::rules::{Found, RuleSet};
+
+/// What Envoys get for a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketOutcome {
+    /// Nothing: the quota service is switched off.
+    Off,
+    /// Nothing: its id is refused.
+    Refused(IdError),
+    /// `ALLOW_ALL`.
+    AllowAll(AllowAllReason),
+    /// `DENY_ALL`: a limit of 0.
+    DenyAll,
+    /// No assignment, because the limit cannot be divided.
+    Unassigned(Indivisible),
+    /// Shares of this quota.
+    Divided(Quota),
+}
+
+/// Why every request of a bucket passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllowAllReason {
+    /// No rule matches.
+    NoRule,
+    /// The rule is unlimited.
+    Unlimited,
+    /// The rule is in shadow mode.
+    ShadowMode,
+    /// The rule is in shadow mode, and its limit cannot be divided.
+    UndividedShadowMode(Indivisible),
+}
+
+impl AllowAllReason {
+    /// The reason, and what is counted.
+    fn words(self) -> (&'static str, Cow<'static, str>) {
+        match self {
+            AllowAllReason::NoRule => ("no rule", "no rule counts the requests".into()),
+            AllowAllReason::Unlimited => ("unlimited", "the rule counts the requests".into()),
+            AllowAllReason::ShadowMode => {
+                ("shadow mode", "what the limit would deny is counted".into())
+            }
+            AllowAllReason::UndividedShadowMode(why) => {
+                ("shadow mode", format!("what {} would deny is not counted", why.words()).into())
+            }
+        }
+    }
+}
+
+impl BucketOutcome {
+    /// Of the bucket `id` in `domain`, by these rules and a quota service with this `config`.
+    pub fn of(
+        rules: &RuleSet,
+        config: &RlqsConfig,
+        domain: &str,
+        id: &WrittenBucketId,
+    ) -> BucketOutcome {
+        let descriptor = id.descriptor(&config.key_order);
+        let entries = descriptor.entries();
+        if let Err(error) = check_id(&entries, &config.bounds) {
+            return BucketOutcome::Refused(error);
+        }
+        let Found::Rule(rule) = rules.find(domain, &entries) else {
+            return BucketOutcome::AllowAll(AllowAllReason::NoRule);
+        };
+        match RulePlace::of(rule, config.burst_percent) {
+            RulePlace::Unlimited => BucketOutcome::AllowAll(AllowAllReason::Unlimited),
+            RulePlace::UndividedShadow(why) => {
+                BucketOutcome::AllowAll(AllowAllReason::UndividedShadowMode(why))
+            }
+            RulePlace::Unassigned(why) => BucketOutcome::Unassigned(why),
+            RulePlace::Divided(_) if rule.shadow_mode => {
+                BucketOutcome::AllowAll(AllowAllReason::ShadowMode)
+            }
+            RulePlace::Divided(quota) => match Assignment::of(&quota, SHARES) {
+                Assignment::DenyAll => BucketOutcome::DenyAll,
+                _ => BucketOutcome::Divided(quota),
+            },
+        }
+    }
+}
+
+impl fmt::Display for BucketOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BucketOutcome::Off => write!(
+                f,
+                "switched off (rlqs.enabled: false): Envoy's no_assignment_behavior decides"
+            ),
+            BucketOutcome::Refused(error) => write!(f, "refused: {error}"),
+            BucketOutcome::AllowAll(reason) => {
+                let (why, what) = reason.words();
+                write!(f, "allows all ({why}): ALLOW_ALL is assigned, and {what}")
+            }
+            BucketOutcome::DenyAll => write!(f, "denies all (a limit of 0): DENY_ALL is assigned"),
+            BucketOutcome::Unassigned(why) => {
+                write!(f, "not divided ({}): Envoy's no_assignment_behavior decides", why.words())
+            }
+            BucketOutcome::Divided(quota) => write!(
+                f,
+                "divided: {} per second, burst {}, among all Envoys with buckets of this counter",
+                rounded(quota.rate_of(SHARES)),
+                quota.burst
+            ),
+        }
+    }
+}
+
+/// A rate with six significant digits.
+fn rounded(rate: f64) -> f64 {
+    format!("{rate:.5e}").parse().unwrap_or(rate)
+}
