@@ -11,6 +11,8 @@ use crate::support::weir::Weir;
 use crate::support::weir::cli::{Run, run};
 use crate::support::window_edge::within_an_hour;
 
+mod buckets;
+
 const RULES: &str = "
 domain: d
 descriptors:
@@ -149,34 +151,4 @@ fn explain_prints_json_and_friendly_errors() {
     let tls = explain_command(&["--addr", "https://127.0.0.1:6070", "user=ann"]);
     assert_eq!(tls.code, Some(2), "{tls:?}");
     assert!(tls.stderr.contains("write http://127.0.0.1:6070"), "{tls:?}");
-}
-
-/// The keys of a bucket id come in the order of `rlqs.key_order`, then in that of their bytes.
-#[test]
-fn explain_shows_the_descriptor_of_a_bucket() {
-    let bucket = ["--bucket", "ip=10.1.2.3,path=/login"];
-    let weir = Weir::setup().rules("d.yaml", RULES).env("WEIR__RLQS__KEY_ORDER", "path").start();
-    let address = format!("http://{}", weir.admin);
-    let asked = explain_command(&[&["--addr", &*address][..], &bucket[..]].concat());
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let settings = "rules: {paths: [d.yaml]}\nrlqs: {key_order: path}\n";
-    for (name, text) in [("d.yaml", RULES), ("weir.yaml", settings)] {
-        std::fs::write(folder.path().join(name), text).expect("a file in it");
-    }
-    let in_folder = |args: &[&str]| {
-        run(folder.path(), &[&["explain", "--domain", "d"][..], args, &bucket[..]].concat())
-    };
-    for shown in [&asked, &in_folder(&["--config", "weir.yaml"])] {
-        assert_eq!(shown.code, Some(0), "{shown:?}");
-        let start = "bucket  as the descriptor path=/login,ip=10.1.2.3\ndomain d\n";
-        assert!(shown.stdout.starts_with(start), "{shown:?}");
-        assert!(shown.stdout.contains("\nrule    login ("), "{shown:?}");
-    }
-    assert!(asked.stdout.contains("\nstate   0 used, 5 of 5 remaining"), "{asked:?}");
-    let by_bytes = in_folder(&["--rules", "d.yaml"]);
-    assert!(by_bytes.stdout.contains("descriptor ip=10.1.2.3,path=/login\n"), "{by_bytes:?}");
-    assert!(by_bytes.stdout.contains("\nno rule: "), "{by_bytes:?}");
-    let twice = in_folder(&["--rules", "d.yaml", "--bucket", "a=1,a=2"]);
-    assert_eq!(twice.code, Some(64), "{twice:?}");
-    assert!(twice.stderr.contains("the key `a` twice"), "{twice:?}");
 }

@@ -162,6 +162,8 @@ fn requests() -> Vec<(&'static str, &'static str, String)> {
         json!({ "domain": "d", "descriptors": entries }).to_string()
     };
     let explain = |text: &str| json!({ "domain": "d", "descriptor": text }).to_string();
+    let long = format!("user={}", "x".repeat(5_000));
+    let buckets = json!({ "domain": "d", "buckets": ["user=x", "k=x", "job=x", long] });
     let elsewhere = json!({ "domain": "e", "descriptor": "a=b" }).to_string();
     let large = "x".repeat(300_000);
     let change = |domain: &str, rule: &str| {
@@ -213,6 +215,7 @@ fn requests() -> Vec<(&'static str, &'static str, String)> {
         ("post", "/explain", explain("k=x")),
         ("post", "/explain", explain("job=x,lease=a")),
         ("post", "/explain", elsewhere),
+        ("post", "/explain", buckets.to_string()),
         ("post", "/explain", "nonsense".to_owned()),
         ("post", "/try", explain("user=x")),
         ("post", "/try", explain("k=x")),
