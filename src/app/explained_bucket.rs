@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use super::rlqs::config;
 use crate::descriptor::ParsedDescriptor;
 use crate::escape::one_line;
-use crate::quota::SHARES;
 use crate::rlqs::{AllowAllReason, BucketOutcome, IdError, WrittenBucketId};
 use crate::rules::{Explanation, RuleSet};
 use crate::settings::Settings;
@@ -80,7 +79,7 @@ fn outcome_json(outcome: &BucketOutcome) -> Value {
             "kind": "divided",
             "requests": quota.requests,
             "window_seconds": quota.window.0 as f64 / 1e6,
-            "per_second": quota.rate_of(SHARES),
+            "per_second": quota.rate(),
             "burst": quota.burst,
         }),
     };

@@ -72,6 +72,11 @@ impl Quota {
         product(self.requests, other.window) < product(other.requests, self.window)
     }
 
+    /// Its rate in hits per second, for pages only.
+    pub fn rate(&self) -> f64 {
+        self.rate_of(SHARES)
+    }
+
     /// The rate of a share in hits per second, for metrics and pages only.
     pub fn rate_of(&self, share: u64) -> f64 {
         if self.window == Micros::ZERO {

@@ -2,14 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use prost::encoding::{encode_varint, encoded_len_varint};
+use prost::encoding::encode_varint;
 
 use super::id_error::{IdError, check_length};
 use crate::descriptor::Entry;
 use crate::key::{CounterKey, KeyBuilder, KeySeed};
-
-/// Largest id in bytes, encoded. A stream keeps the encoded id of each bucket.
-pub(super) const ID_BYTES_MAX: usize = 4096;
 
 /// The key of a bucket in the tables of its stream: a keyed hash of its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,17 +50,11 @@ pub(super) fn order_as_descriptor(pairs: &mut [Entry<'_>], key_order: &[String])
     pairs.sort_by(|a, b| place(a.key).cmp(&place(b.key)).then_with(|| a.key.cmp(b.key)));
 }
 
-/// The length of an encoded `BucketId` of these pairs.
-pub(super) fn encoded_length(pairs: &[Entry<'_>]) -> usize {
-    let field = |content: usize| 1 + encoded_len_varint(content as u64) + content;
-    pairs.iter().map(|pair| field(field(pair.key.len()) + field(pair.value.len()))).sum()
-}
-
 /// An encoded `BucketId` of these pairs.
 ///
 /// # Errors
 ///
-/// It is longer than [`ID_BYTES_MAX`].
+/// It is longer than [`ID_BYTES_MAX`](super::id_error::ID_BYTES_MAX).
 pub(super) fn encoded(pairs: &[Entry<'_>]) -> Result<Box<[u8]>, IdError> {
     let mut bytes = Vec::with_capacity(check_length(pairs)?);
     let mut one = Vec::new();

@@ -110,7 +110,7 @@ impl fmt::Display for BucketOutcome {
             BucketOutcome::Divided(quota) => write!(
                 f,
                 "divided: {} per second, burst {}, among all Envoys with buckets of this counter",
-                rounded(quota.rate_of(SHARES)),
+                rounded(quota.rate()),
                 quota.burst
             ),
         }

@@ -1,8 +1,12 @@
 //! The bounds of bucket ids, and the reasons why an id is refused.
 
-use super::bucket_id::{ID_BYTES_MAX, encoded_length};
+use prost::encoding::encoded_len_varint;
+
 use super::refused_reason::RefusedReason;
 use crate::descriptor::{Entry, RequestBounds};
+
+/// Largest id in bytes, encoded. A stream keeps the encoded id of each bucket.
+pub(super) const ID_BYTES_MAX: usize = 4096;
 
 /// Why a bucket id is refused: its bucket gets no assignment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +76,12 @@ pub(super) fn check_pairs(pairs: &[Entry<'_>], bounds: &RequestBounds) -> Result
         Some(bytes) if bytes > max => Err(IdError::LongText { bytes, max }),
         _ => Ok(()),
     }
+}
+
+/// The length of an encoded `BucketId` of these pairs.
+fn encoded_length(pairs: &[Entry<'_>]) -> usize {
+    let field = |content: usize| 1 + encoded_len_varint(content as u64) + content;
+    pairs.iter().map(|pair| field(field(pair.key.len()) + field(pair.value.len()))).sum()
 }
 
 /// Checks the length of an id, as for every new bucket. Returns its length, encoded.

@@ -4,6 +4,7 @@ use prost::Message;
 
 use super::*;
 use crate::proto::BucketId;
+use crate::rlqs::id_error::ID_BYTES_MAX;
 
 fn bucket(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
@@ -29,7 +30,7 @@ fn an_id_is_encoded_as_prost_does() {
         let entries: Vec<Entry<'_>> =
             bucket.iter().map(|(key, value)| Entry { key, value }).collect();
         let bytes = encoded(&entries).expect("a short id");
-        assert_eq!(bytes.len(), encoded_length(&entries));
+        assert_eq!(check_length(&entries), Ok(bytes.len()));
         assert_eq!(BucketId::decode(&*bytes).expect("a valid id").bucket, bucket);
     }
 }
