@@ -10,7 +10,7 @@ use crate::support::on_redis::{over, ready};
 use crate::support::redis::resp::Reply;
 use crate::support::redis::sentinel::Watched;
 use crate::support::redis::server::Server;
-use crate::support::rls::{costing, descriptor, headers, request};
+use crate::support::rls::{Code, costing, descriptor, headers, request};
 use crate::support::schedule::{exclusive, shared};
 use crate::support::wait::until;
 use crate::support::weir::Weir;
@@ -26,6 +26,11 @@ descriptors:
 fn calls(weir: &Weir) -> (u64, u64) {
     let of = |name: &str| weir.metric(name, &[]);
     (of("weir_redis_function_calls_total"), of("weir_redis_calls_total"))
+}
+
+/// The failed steps, and the decisions by the fallback.
+fn errors(weir: &Weir) -> [u64; 2] {
+    ["weir_redis_step_errors_total", "weir_fallback_total"].map(|name| weir.metric(name, &[]))
 }
 
 /// The remaining hits of a counter after this many hits, or `None` if the fallback decided.
@@ -81,6 +86,36 @@ fn a_user_without_rights_to_functions_gets_scripts() {
         assert!(by_functions == 0 && all > 0, "{right}: {by_functions} of {all}");
         let output = weir.process().output();
         assert_eq!(output.matches("Redis cannot run functions").count(), 1, "{right}: {output}");
+    }
+}
+
+/// A server without `FCALL`, without `FUNCTION`, or without both, as of a provider or before 7.0: scripts
+/// count, one log line says so, and nothing counts as an error.
+#[test]
+fn a_server_without_functions_gets_scripts() {
+    let _permit = shared();
+    let without = |command: &'static str| ["--rename-command", command, ""];
+    let [no_call, no_load] = ["FCALL", "FUNCTION"].map(without);
+    for options in [&no_call[..], &no_load, &[no_call, no_load].concat()] {
+        let server = Server::listening(options);
+        let missing = server.client().try_run(&[options[1], "x", "0"]).expect("an answer").text();
+        assert!(missing.starts_with("ERR unknown command"), "{options:?}: {missing}");
+        let url = format!("redis://{}", server.address());
+        let mut weir = over(&url, RULES).store_timeout("5s").start();
+        ready(&weir);
+        // A step before the first connection may have failed, as with every server.
+        let before = errors(&weir);
+        let counts = [2, 497, 0, 1].map(|hits| remaining(&weir, hits));
+        assert_eq!(counts, [Some(498), Some(1), Some(1), Some(0)], "{options:?}");
+        let over = weir.client().check(request("d", vec![descriptor(&[("k", "x")])]));
+        assert_eq!(over.overall_code, i32::from(Code::OverLimit), "{options:?}");
+        let (by_functions, all) = calls(&weir);
+        assert!(by_functions == 0 && all > 0, "{options:?}: {by_functions} of {all}");
+        assert_eq!(errors(&weir), before, "{options:?}");
+        let output = weir.process().output();
+        let lines: Vec<&str> = output.lines().filter(|line| line.contains("cannot run")).collect();
+        let [line] = lines[..] else { panic!("{options:?}: {output}") };
+        assert!(line.contains("weir uses scripts") && line.contains("unknown command"), "{line}");
     }
 }
 
