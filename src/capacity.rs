@@ -8,11 +8,13 @@
 //! 4. `primaries` packs them into script calls to each primary.
 //! 5. `cores` bounds the cores that this takes.
 //! 6. `bounds` compares the result with every bound, and names the setting to change.
+//! 7. `advice` finds what to change if no number of primaries suffices.
 //!
 //! `measured` has the costs. A cost that no page states is left out.
 
 use serde::Serialize;
 
+mod advice;
 mod bounds;
 mod cores;
 mod counter_steps;
@@ -38,7 +40,7 @@ use traffic::Traffic;
 pub const UTILIZATION_MAX: f64 = 0.5;
 
 /// The most instances that are tried.
-const INSTANCES_MAX: u32 = 1_024;
+pub const INSTANCES_MAX: u32 = 1_024;
 
 /// The load on instances and on Redis.
 #[derive(Clone, Debug, Serialize)]
@@ -47,8 +49,8 @@ pub struct CapacityPlan {
     pub instances: u32,
     /// Primaries: those of the inputs, or the needed ones.
     pub primaries: u32,
-    /// The fewest instances that use at most [`UTILIZATION_MAX`] of their workers; `None` if no number
-    /// suffices.
+    /// The fewest instances that use at most [`UTILIZATION_MAX`] of their workers; `None` if they are more
+    /// than [`INSTANCES_MAX`].
     pub instances_needed: Option<u32>,
     /// The fewest primaries of which the busiest uses at most [`UTILIZATION_MAX`] of a core; `None` if no
     /// number suffices.
@@ -147,7 +149,7 @@ pub fn calculate(inputs: &Inputs) -> CapacityPlan {
     let primaries = Primaries::of(inputs, &traffic, count);
     let sum = |of: fn(&PrimaryLoad) -> f64| primaries.loads.iter().map(of).sum::<f64>();
     let hottest_primary = primaries.hottest().clone();
-    let bounds = bounds::uses(inputs, &traffic, &primaries);
+    let bounds = bounds::uses(inputs, &traffic, &primaries, primaries_needed);
     CapacityPlan {
         instances,
         primaries: count,

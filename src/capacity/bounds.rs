@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use super::UTILIZATION_MAX;
-use super::inputs::Inputs;
+use super::inputs::{Inputs, RuleLoad};
 use super::primaries::{PRIMARIES_MAX, Primaries};
 use super::traffic::Traffic;
+use super::{UTILIZATION_MAX, advice};
 use crate::limit::Mode;
 use crate::modes::{CREDIT_POOLS_MAX, DENIALS_MAX, REPLICAS_MAX};
 use crate::store::IN_FLIGHT_MAX;
@@ -26,7 +26,14 @@ pub struct BoundUse {
 
 /// The bounds, the most used first. Those that do not depend on the load are left out while less than
 /// [`UTILIZATION_MAX`] of them is used.
-pub(super) fn uses(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) -> Vec<BoundUse> {
+///
+/// `needed` is the fewest primaries that suffice, if any number does.
+pub(super) fn uses(
+    inputs: &Inputs,
+    traffic: &Traffic,
+    primaries: &Primaries,
+    needed: Option<u32>,
+) -> Vec<BoundUse> {
     let hottest = primaries.hottest();
     let round_trip = inputs.round_trip.as_secs_f64();
     let in_flight = hottest.steps_per_second / f64::from(traffic.instances) * round_trip;
@@ -40,7 +47,7 @@ pub(super) fn uses(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) ->
         (
             "steps in flight to the hottest primary",
             of(in_flight, IN_FLIGHT_MAX),
-            "more instances or primaries",
+            if needed.is_some() { "more instances or primaries" } else { "more instances" },
         ),
         (
             "full counters in the over-limit cache",
@@ -80,27 +87,46 @@ pub(super) fn uses(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) ->
     let mut uses: Vec<BoundUse> = all
         .map(|(what, used, change)| BoundUse { what, used, change: change.to_owned() })
         .collect();
-    uses.push(hottest_primary(inputs, traffic, primaries));
+    uses.push(hottest_primary(inputs, traffic, primaries, needed));
     uses.sort_by(|a, b| b.used.total_cmp(&a.used));
     uses
 }
 
-/// The use of the hottest primary. If one counter causes most of it, more primaries do not help.
-fn hottest_primary(inputs: &Inputs, traffic: &Traffic, primaries: &Primaries) -> BoundUse {
+/// The use of the hottest primary. If no number of primaries suffices, the model finds what does.
+/// Otherwise more of them help, unless there are enough and one counter causes most of the use.
+fn hottest_primary(
+    inputs: &Inputs,
+    traffic: &Traffic,
+    primaries: &Primaries,
+    needed: Option<u32>,
+) -> BoundUse {
     let hottest = primaries.hottest();
     let used = hottest.cores.high;
-    let (rule, steps) = traffic.hottest_counter;
-    if steps <= hottest.steps_per_second / 2.0 {
-        let what = "CPU of the hottest primary";
-        let change = "more primaries, or `mode: leased` for rules with busy counters".to_owned();
-        return BoundUse { what, used, change };
-    }
-    let rule = &inputs.rules[rule];
-    let first = match rule.mode {
-        Mode::Exact => "`mode: leased`",
-        Mode::Leased | Mode::Synced { .. } => "more counters",
+    let rule = &inputs.rules[traffic.hottest_counter.0];
+    let is_of_one_counter = traffic.hottest_counter.1 > hottest.steps_per_second / 2.0;
+    let what = match is_of_one_counter {
+        true => "CPU of the primary of one counter",
+        false => "CPU of the hottest primary",
     };
-    let change =
-        format!("{first} for {} in domain {}; more primaries do not help", rule.rule, rule.domain);
-    BoundUse { what: "CPU of the primary of one counter", used, change }
+    let Some(needed) = needed else {
+        let effect = if is_of_one_counter { "do not help" } else { "do not suffice" };
+        let change = format!("{}; more primaries {effect}", advice::change(inputs));
+        return BoundUse { what, used, change };
+    };
+    let is_exact =
+        |rule: &RuleLoad| rule.mode == Mode::Exact && rule.in_mode(Mode::Leased).is_some();
+    let change = match (is_of_one_counter, needed as usize > primaries.loads.len()) {
+        (true, true) if is_exact(rule) => {
+            format!("more primaries, or `mode: leased` for {}", rule.place())
+        }
+        (false, _) if inputs.rules.iter().any(is_exact) => {
+            "more primaries, or `mode: leased` for rules with busy counters".to_owned()
+        }
+        (true, true) | (false, _) => "more primaries".to_owned(),
+        (true, false) => {
+            let first = if is_exact(rule) { "`mode: leased`" } else { "more counters" };
+            format!("{first} for {}; more primaries do not help", rule.place())
+        }
+    };
+    BoundUse { what, used, change }
 }

@@ -131,6 +131,23 @@ impl RuleLoad {
         self.leases
     }
 
+    /// The rule in another mode; `None` if it has this mode already, or does not support it.
+    pub(super) fn in_mode(&self, mode: Mode) -> Option<RuleLoad> {
+        let is_exact_only =
+            matches!(self.limit.algorithm, Algorithm::SlidingWindowLog | Algorithm::Concurrency);
+        if self.mode.name() == mode.name() || is_exact_only || self.leases {
+            return None;
+        }
+        let mut rule = RuleLoad { mode, over_limit_cache: true, ..self.clone() };
+        rule.limit.count_denied = false;
+        Some(rule)
+    }
+
+    /// The rule and its domain, as a part of a sentence.
+    pub(super) fn place(&self) -> String {
+        format!("{} in domain {}", self.rule, self.domain)
+    }
+
     /// Steps per second to a full counter, if its denials are cached for one second: the step that is
     /// denied again and, if denied hits count, their report before it. `None` if denials are not
     /// cached: see docs/guides/modes.md.

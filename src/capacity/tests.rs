@@ -136,6 +136,78 @@ fn one_counter_needs_another_mode() {
     assert!(leased.bounds.iter().all(|bound| bound.what != first.what || bound.used < 0.01));
 }
 
+/// The advice on the hottest primary proposes more primaries exactly if a larger number suffices.
+#[test]
+fn advice_agrees_with_the_needed_primaries() {
+    const LOG: &str = "algorithm: sliding_window_log, unit: hour, requests_per_unit: 1000";
+    const FAST: &str = "unit: hour, requests_per_unit: 1000, mode: synced, sync_interval: 10ms";
+    let leased = "`mode: leased` for k in domain d";
+    let counters = "more counters for k in domain d";
+    let deployments = "several deployments, each with its own Redis and a part of the counters";
+    let (no_help, too_few) = ("; more primaries do not help", "; more primaries do not suffice");
+    let busy = "more primaries, or `mode: leased` for rules with busy counters";
+    // Calls per second, counters, exponent of Zipf's law, rule, primaries, needed primaries, advice.
+    #[rustfmt::skip]
+    let table: [(f64, u64, f64, &str, Option<u32>, Option<u32>, String); 15] = [
+        (1e6, 100_000, 1.0, EXACT, None, None, format!("{leased}{too_few}")),
+        (1e6, 100_000, 1.0, EXACT, Some(1), None, format!("{leased}{too_few}")),
+        (1e6, 100_000, 1.0, EXACT, Some(48), None, format!("{leased}{no_help}")),
+        (1e6, 1, 0.0, EXACT, None, None, format!("{leased}{no_help}")),
+        // Its algorithm supports no other mode.
+        (1e6, 100_000, 1.0, LOG, None, None, format!("{counters}{too_few}")),
+        (1e6, 1, 0.0, LOG, None, None, format!("{counters}{no_help}")),
+        (1e8, 1_000, 0.5, FAST, None, None, format!("{leased}{too_few}")),
+        // No mode suffices.
+        (1e8, 100_000, 1.0, EXACT, None, None, format!("{leased}, and {deployments}{too_few}")),
+        (1e8, 100_000, 1.0, LEASED, None, None, format!("{deployments}{too_few}")),
+        (1e8, 100_000_000, 0.0, EXACT, None, None, format!("{deployments}{too_few}")),
+        (1e5, 100_000, 1.0, EXACT, Some(1), Some(7), busy.to_owned()),
+        (1e5, 100_000, 1.0, EXACT, None, Some(7), busy.to_owned()),
+        (1e5, 100_000, 1.0, EXACT, Some(48), Some(7), format!("{leased}{no_help}")),
+        (1e6, 100_000, 1.0, LEASED, Some(3), Some(16), "more primaries".to_owned()),
+        (1e5, 100_000, 1.0, LOG, Some(1), Some(7), "more primaries".to_owned()),
+    ];
+    for (calls, keys, skew, rate_limit, primaries, needed, advice) in table {
+        let case = format!("{calls} {keys} {skew} {rate_limit} {primaries:?}");
+        let plan = calculate(&Inputs { skew, primaries, ..inputs(calls, rate_limit, keys) });
+        let of_primary = |bound: &&BoundUse| bound.what.starts_with("CPU of the");
+        let bound = plan.bounds.iter().find(of_primary).expect("a bound of the primaries");
+        assert_eq!((plan.primaries_needed, &bound.change), (needed, &advice), "{case}");
+    }
+}
+
+/// One of two counters has most of the load of a single server, and still fits a primary of a Cluster.
+#[test]
+fn advice_on_one_counter_names_primaries_that_suffice() {
+    let inputs = Inputs { skew: 1.0, primaries: Some(1), ..inputs(2.9e4, EXACT, 2) };
+    let plan = calculate(&inputs);
+    assert!(plan.primaries_needed > Some(1), "{plan:?}");
+    let change = "more primaries, or `mode: leased` for k in domain d";
+    assert!(plan.bounds.iter().any(|bound| bound.change == change), "{plan:?}");
+}
+
+/// The proposed settings and modes are those with which a number of primaries suffices.
+#[test]
+fn advice_names_the_setting_that_suffices() {
+    let change = |inputs: &Inputs| {
+        let plan = calculate(inputs);
+        assert_eq!(plan.primaries_needed, None, "{plan:?}");
+        let cpu = plan.bounds.into_iter().find(|bound| bound.what.contains("primary of one"));
+        cpu.expect("a bound").change
+    };
+    let mut without_functions = inputs(2.2e4, EXACT, 1);
+    without_functions.uses_functions = false;
+    let mut two = inputs(2e6, EXACT, 1);
+    two.rules.push(two.rules[0].clone());
+    two.rules[1].rule = "other".to_owned();
+    for (inputs, expected) in [
+        (without_functions, "`redis.functions: auto`"),
+        (two, "`mode: leased` for all rules that support it"),
+    ] {
+        assert_eq!(change(&inputs), format!("{expected}; more primaries do not help"));
+    }
+}
+
 #[test]
 fn descriptors_of_one_call_share_script_calls() {
     let inputs = Inputs { descriptors: 4.0, ..inputs(100.0, EXACT, 1_000) };

@@ -1,6 +1,7 @@
 //! `weir plan`: how much Redis and how many instances the rules need under a given load.
 
 use std::io::{self, Write as _};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,8 +18,11 @@ use crate::rules::{Rule, RuleSet};
 mod page;
 mod text;
 
-/// Most calls per second of a plan.
-const RATE_MAX: f64 = 1e12;
+/// The calls per second of a plan: at least one in twelve days.
+const RATES: RangeInclusive<f64> = 1e-6..=1e12;
+
+/// The descriptors of a call that match a rule with a limit.
+const DESCRIPTORS: RangeInclusive<f64> = 1e-6..=1e6;
 
 #[derive(Debug, Args)]
 pub(crate) struct PlanArgs {
@@ -29,36 +33,51 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Calls per second to all instances.
-    #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
+    #[arg(long, value_name = "PER_SECOND", value_parser = rate, allow_hyphen_values = true)]
     rps: f64,
     /// Distinct values of each rule that counts values separately.
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "NUMBER", value_parser = keys, allow_hyphen_values = true)]
     keys: u64,
     /// Distribute calls over the keys by Zipf's law with this exponent, for example 1
     /// [default: uniform].
-    #[arg(long, value_name = "EXPONENT", value_parser = positive)]
+    #[arg(long, value_name = "EXPONENT", value_parser = positive, allow_hyphen_values = true)]
     zipf: Option<f64>,
     /// Share of the calls that are denied, from 0 to 1.
-    #[arg(long, default_value = "0", value_name = "SHARE", value_parser = share)]
+    #[arg(
+        long, default_value = "0", value_name = "SHARE", value_parser = share,
+        allow_hyphen_values = true
+    )]
     denied: f64,
     /// Descriptors of a call that match a rule with a limit.
-    #[arg(long, default_value = "1", value_name = "NUMBER", value_parser = positive)]
+    #[arg(
+        long, default_value = "1", value_name = "NUMBER", value_parser = descriptors,
+        allow_hyphen_values = true
+    )]
     descriptors: f64,
     /// A rule that calls match, by its name or its selector, and its weight; may be repeated [default:
     /// all rules with a limit, equally]
     #[arg(long = "rule", value_name = "NAME[=WEIGHT]")]
     chosen: Vec<String>,
     /// Instances [default: the fewest that suffice]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(
+        long, value_parser = clap::value_parser!(u32).range(1..=100_000),
+        allow_hyphen_values = true
+    )]
     instances: Option<u32>,
     /// Primaries of Redis, 1 for a single server [default: the fewest that suffice]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long, value_parser = clap::value_parser!(u32).range(1..=1024),
+        allow_hyphen_values = true
+    )]
     primaries: Option<u32>,
     /// Workers of an instance, one per core [default: `grpc.workers`, or 2 if that is `auto`]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long, value_parser = clap::value_parser!(u32).range(1..=1024),
+        allow_hyphen_values = true
+    )]
     workers: Option<u32>,
     /// Round trip to Redis, such as 1ms [default: the measured one of docs/design/capacity.md]
-    #[arg(long, value_name = "TIME", value_parser = round_trip)]
+    #[arg(long, value_name = "TIME", value_parser = round_trip, allow_hyphen_values = true)]
     round_trip: Option<Duration>,
     /// Print the plan as JSON.
     #[arg(long)]
@@ -72,10 +91,24 @@ fn positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("`{text}` is not a number above 0"))
 }
 
+fn keys(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("`{text}` is not a whole number above 0"))
+}
+
 fn rate(text: &str) -> Result<f64, String> {
-    let rate = positive(text)?;
-    let is_possible = rate <= RATE_MAX;
-    is_possible.then_some(rate).ok_or_else(|| format!("`{text}` is above {RATE_MAX:e}"))
+    positive_in(text, &RATES)
+}
+
+fn descriptors(text: &str) -> Result<f64, String> {
+    positive_in(text, &DESCRIPTORS)
+}
+
+fn positive_in(text: &str, range: &RangeInclusive<f64>) -> Result<f64, String> {
+    let number = positive(text)?;
+    let (least, most) = (range.start(), range.end());
+    let is_possible = range.contains(&number);
+    is_possible.then_some(number).ok_or_else(|| format!("`{text}` is not from {least} to {most:e}"))
 }
 
 fn share(text: &str) -> Result<f64, String> {
@@ -167,7 +200,14 @@ mod tests {
             assert!(positive(text).is_err(), "{text}");
         }
         assert_eq!(positive("0.5"), Ok(0.5));
+        assert_eq!(keys("1"), Ok(1));
+        assert!(keys("0").is_err() && keys("-1").is_err() && keys("0.5").is_err());
         assert!(rate("1e12").is_ok() && rate("1.1e12").is_err() && rate("0").is_err());
+        assert!(rate("0.000001").is_ok() && descriptors("1e6").is_ok());
+        let error = "`1e-300` is not from 0.000001 to 1e12".to_owned();
+        assert_eq!(rate("1e-300"), Err(error));
+        let error = "`1e300` is not from 0.000001 to 1e6".to_owned();
+        assert_eq!(descriptors("1e300"), Err(error));
         assert!(share("1.1").is_err() && share("nan").is_err());
         assert_eq!(share("1"), Ok(1.0));
         assert_eq!(round_trip("500us"), Ok(Duration::from_micros(500)));

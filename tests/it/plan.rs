@@ -159,6 +159,57 @@ fn the_text_names_the_first_bound() {
     }
 }
 
+/// No number of primaries suffices for the busiest counter, so the advice is another mode, with and without
+/// `--primaries`, in the text and in the JSON.
+#[test]
+fn advice_agrees_with_the_needed_primaries() {
+    let args = ["--rules", "rules.yaml", "--rps", "1000000", "--keys", "100000", "--zipf", "1"];
+    let args = [&args[..], &["--rule", "per-user"]].concat();
+    for primaries in [&[][..], &["--primaries", "1"], &["--primaries", "48"]] {
+        let args = [&args[..], primaries].concat();
+        let text = plan(&args).stdout;
+        assert!(text.contains("needed: no number suffices"), "{primaries:?}: {text}");
+        let plan = json(&args);
+        assert_eq!(plan["primaries_needed"], Value::Null, "{primaries:?}");
+        let bounds = plan["bounds"].as_array().expect("a list");
+        let changes = bounds.iter().map(|bound| bound["change"].as_str().expect("a text"));
+        let changes: Vec<&str> = changes.filter(|change| change.contains("primaries")).collect();
+        let [change] = changes[..] else { panic!("{primaries:?}: {bounds:?}") };
+        let start = "`mode: leased` for per-user in domain shop; more primaries do not ";
+        assert!(change.starts_with(start), "{primaries:?}: {change}");
+        assert!(text.contains(&format!("change: {change}")), "{primaries:?}: {text}");
+    }
+}
+
+#[test]
+fn numbers_out_of_bounds_have_clear_errors() {
+    let needed = ["--rules", "rules.yaml", "--rps", "1000", "--keys", "10"];
+    for (flag, value, part) in [
+        ("--rps", "-1", "`-1` is not a number above 0"),
+        ("--rps", "-1e-3", "`-1e-3` is not a number above 0"),
+        ("--rps", "1e-300", "`1e-300` is not from 0.000001 to 1e12"),
+        ("--rps", "1e300", "`1e300` is not from 0.000001 to 1e12"),
+        ("--keys", "-1", "`-1` is not a whole number above 0"),
+        ("--zipf", "-1", "`-1` is not a number above 0"),
+        ("--denied", "-0.5", "`-0.5` is not a number from 0 to 1"),
+        ("--descriptors", "-1", "`-1` is not a number above 0"),
+        ("--descriptors", "1e-300", "`1e-300` is not from 0.000001 to 1e6"),
+        ("--instances", "-1", "-1 is not in 1..=100000"),
+        ("--primaries", "-1", "-1 is not in 1..=1024"),
+        ("--workers", "-1", "-1 is not in 1..=1024"),
+        ("--round-trip", "-1ms", "`-1ms` is not a duration such as 1ms"),
+    ] {
+        let mut args: Vec<&str> = needed.to_vec();
+        match args.iter().position(|arg| *arg == flag) {
+            Some(place) => args[place + 1] = value,
+            None => args.extend([flag, value]),
+        }
+        let run = plan(&args);
+        assert_eq!(run.code, Some(2), "{flag} {value}: {run:?}");
+        assert!(run.stderr.contains(part), "{flag} {value}: {run:?}");
+    }
+}
+
 #[test]
 fn wrong_arguments_say_what_to_do() {
     let load = ["--rps", "1000", "--keys", "10"];

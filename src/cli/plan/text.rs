@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::capacity::{CapacityPlan, Cores, RuleTraffic, UTILIZATION_MAX};
+use crate::capacity::{CapacityPlan, Cores, INSTANCES_MAX, RuleTraffic, UTILIZATION_MAX};
 use crate::escape::one_line;
 
 /// Rules in the text, those with the most steps first. The JSON has all.
@@ -15,7 +15,7 @@ pub(super) fn write(out: &mut impl Write, plan: &CapacityPlan, workers: u32) -> 
         out,
         "instances    {}, with {workers} workers each; needed: {}",
         plan.instances,
-        needed(plan.instances_needed)
+        plan.instances_needed.map_or_else(|| format!("over {INSTANCES_MAX}"), |of| of.to_string())
     )?;
     writeln!(
         out,
@@ -30,7 +30,7 @@ pub(super) fn write(out: &mut impl Write, plan: &CapacityPlan, workers: u32) -> 
         out,
         "primaries    {}; needed: {}; at most {} counters in all",
         plan.primaries,
-        needed(plan.primaries_needed),
+        plan.primaries_needed.map_or("no number suffices".to_owned(), |of| of.to_string()),
         two_digits(redis.counters_max)
     )?;
     writeln!(
@@ -90,10 +90,6 @@ pub(super) fn write(out: &mut impl Write, plan: &CapacityPlan, workers: u32) -> 
     Ok(())
 }
 
-fn needed(number: Option<u32>) -> String {
-    number.map_or_else(|| "no number suffices".to_owned(), |number| number.to_string())
-}
-
 fn cores(cores: Cores) -> String {
     format!("{} to {}", two_digits(cores.low), two_digits(cores.high))
 }
@@ -110,10 +106,13 @@ pub(super) fn two_digits(number: f64) -> String {
         _ => format!("{number:.1}"),
     };
     match rounded {
+        // A load of extreme numbers, such as a rule with a weight of 1e-300.
+        1e15.. => format!("{number:.1e}"),
         999_500.0.. => format!("{} M", of(rounded / 1e6)),
         9_950.0.. => format!("{:.0} k", rounded / 1e3),
         9.95.. => format!("{rounded:.0}"),
         0.995.. => format!("{rounded:.1}"),
+        ..1e-9 => format!("{number:.1e}"),
         _ => {
             let decimals = (1.0 - rounded.log10().floor()) as usize;
             format!("{rounded:.decimals$}")
@@ -129,6 +128,8 @@ mod tests {
     fn numbers_have_two_significant_digits() {
         for (number, text) in [
             (0.0, "0"),
+            (1.26e-300, "1.3e-300"),
+            (1.26e-8, "0.000000013"),
             (0.001_234, "0.0012"),
             (0.0996, "0.10"),
             (0.5, "0.50"),
@@ -139,6 +140,7 @@ mod tests {
             (12_345.0, "12 k"),
             (999_999.0, "1.0 M"),
             (12_345_678.0, "12 M"),
+            (1.26e300, "1.3e300"),
         ] {
             assert_eq!(two_digits(number), text, "{number}");
         }
