@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::engine::{QuotaEngine, SHARDS};
 use super::reloading::QUOTAS_PER_LOCK;
@@ -22,6 +22,10 @@ use crate::time::Micros;
 
 /// Time between two rounds of settlements without a new holder.
 const TICK: Duration = Duration::from_millis(250);
+
+/// The same without streams, quotas and local holders. New rules and what has expired can wait then, and an idle
+/// process takes less CPU time.
+const IDLE_TICK: Duration = Duration::from_secs(1);
 
 /// Shortest time between two rounds, however many holders appear: those of one burst settle together.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -100,23 +104,20 @@ pub(super) async fn run_always(engine: Arc<QuotaEngine>) {
 async fn run(engine: Arc<QuotaEngine>) {
     // Those of a run that ended by a panic.
     engine.fail_calls(engine.clock.now());
-    let mut ticks = ticks(TICK);
-    let (mut number, mut first, mut rests_from) = (0, 0, Micros::ZERO);
+    let (mut number, mut first) = (0, 0);
+    let mut next_tick = Instant::now();
     let mut replies: FuturesUnordered<BoxFuture<'static, LedgerReply>> = FuturesUnordered::new();
     loop {
         tokio::select! {
-            // Without streams, quotas and local holders there is nothing to do, and an idle process costs less.
-            // The next stream or holder wakes the driver, and the tick that is overdue follows.
-            _ = ticks.tick(), if engine.has_work() || engine.clock.now() < rests_from => {
-                if engine.has_work() {
-                    rests_from = engine.all_expired_from(engine.clock.now());
-                }
+            () = sleep_until(next_tick) => {
                 tick(&engine, number).await;
                 number += 1;
+                // After a late tick the next one follows a full period later.
+                next_tick = Instant::now() + if engine.has_work() { TICK } else { IDLE_TICK };
             }
             () = engine.wake_driver.notified() => {
-                rests_from = engine.all_expired_from(engine.clock.now());
                 sleep(PAUSE).await;
+                next_tick = next_tick.min(Instant::now() + TICK);
             }
             Some((key, sent_at, result)) = replies.next(), if !replies.is_empty() => {
                 engine.finish_call(&key, sent_at, result, engine.clock.now());

@@ -310,11 +310,6 @@ impl QuotaEngine {
         streams.get() > 0 || quotas.get() > 0 || self.local.len() > 0
     }
 
-    /// From when on nothing is left of what ends at `now`. What lingers does so up to a full second.
-    pub(super) fn all_expired_from(&self, now: Micros) -> Micros {
-        self.unused_from(now).saturating_add(Micros::from_secs(2))
-    }
-
     /// Counts one more stream of `client`.
     ///
     /// # Errors
@@ -326,7 +321,7 @@ impl QuotaEngine {
             BudgetFull::ForAddress => RefusedReason::StreamsOfAddress,
         })?;
         self.metrics.streams.add();
-        // It is to get new rules at the next tick, also if the driver rests.
+        // It is to get new rules within a tick.
         self.wake_driver.notify_one();
         Ok(())
     }
