@@ -196,7 +196,7 @@ soak: $(ENVOYS:%=envoy-%) redis ## reloads, rotations and faults under load
 
 # The acceptance of RLQS with four versions of Envoy: writes docs/guides/rlqs/acceptance.csv, a row per Envoy
 # and second, and its chart. `test` runs its short form.
-rlqs: $(ENVOYS:%=envoy-%) envoy-1.38.3 envoy-$(GATEWAY_ENVOY) redis ## Envoys that share a quota, while weir and Envoys fail
+rlqs: $(ENVOYS:%=envoy-%) envoy-1.38.3 envoy-1.39.3 redis ## Envoys that share a quota, while weir and Envoys fail
 	$(CARGO) test --locked --workspace --test redis -- --ignored --nocapture --test-threads=1 rlqs_envoy::
 
 # Conformance with HTTP/2: h2spec against the gRPC port of a debug build, or of the binary WEIR.

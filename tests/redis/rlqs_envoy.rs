@@ -7,6 +7,7 @@
 mod acceptance;
 mod course;
 mod many_buckets;
+mod settling;
 
 use std::net::SocketAddr;
 use std::time::Duration;

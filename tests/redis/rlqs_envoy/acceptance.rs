@@ -8,19 +8,20 @@ use std::time::Duration;
 
 use super::course::Course;
 use super::many_buckets::many_buckets;
+use super::settling;
 use super::{
     QUOTA, TTL, check_invariant, check_invariant_in_use, first_in_memory, in_memory, on_redis,
     three,
 };
-use crate::support::envoy::{NEWEST, OF_GATEWAY, OLDEST};
+use crate::support::envoy::{NEWEST, OLDEST};
 use crate::support::on_redis::ready;
 use crate::support::quota_run::record::check;
 use crate::support::quota_run::{CSV_HEAD, Fallback, NodeSetup, Run, address, full_quota};
 use crate::support::redis::server::Server;
 use crate::support::schedule::exclusive;
 
-/// An Envoy between the others, which `make rlqs` fetches.
-const BETWEEN: &str = "1.38.3";
+/// Envoys between the others, which `make rlqs` fetches.
+const BETWEEN: [&str; 2] = ["1.38.3", "1.39.3"];
 
 /// The life of an assignment by default.
 const DEFAULT_TTL: Duration = Duration::from_secs(12);
@@ -79,7 +80,7 @@ fn rlqs_passes_the_acceptance() {
     let (commit, csv) = (described(), CSV_HEAD.to_owned());
     let mut results = Results { commit, failures: Vec::new(), csv };
     all_steps(&mut results);
-    for version in [OLDEST, BETWEEN, OF_GATEWAY] {
+    for version in [OLDEST, BETWEEN[0], BETWEEN[1]] {
         other_version(&mut results, version);
     }
     two_instances(&mut results);
@@ -91,6 +92,8 @@ fn rlqs_passes_the_acceptance() {
     let save = |name: &str, text: &str| {
         write(folder.join(name), text).expect("a file that can be written");
     };
+    let rows = results.csv.strip_prefix(CSV_HEAD).unwrap_or_default();
+    eprintln!("\n{}", settling::table(rows));
     save("acceptance.csv", &results.csv);
     let chart = weir_charts::acceptance(&results.csv).expect("a chart of the steps");
     save(chart.name, &chart.svg);
