@@ -12,6 +12,12 @@ use crate::limit::Indivisible;
 use crate::quota::{Assignment, Quota, SHARES};
 use crate::rules::{Found, RuleSet};
 
+/// Significant digits of a rate that is no whole number.
+const SIGNIFICANT_MIN: usize = 6;
+
+/// Decimals of a rate that is no whole number.
+const DECIMALS_MIN: usize = 3;
+
 /// What Envoys get for a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketOutcome {
@@ -110,14 +116,33 @@ impl fmt::Display for BucketOutcome {
             BucketOutcome::Divided(quota) => write!(
                 f,
                 "divided: {} per second, burst {}, among all Envoys with buckets of this counter",
-                rounded(quota.rate()),
+                rate_text(quota),
                 quota.burst
             ),
         }
     }
 }
 
-/// A rate with six significant digits.
-fn rounded(rate: f64) -> f64 {
-    format!("{rate:.5e}").parse().unwrap_or(rate)
+/// The rate of a quota in hits per second. Whole numbers are exact. Others are rounded down, so that the
+/// text is never more than the limit, and have six significant digits and at least three decimals.
+fn rate_text(quota: &Quota) -> String {
+    let window = u128::from(quota.window.0.max(1));
+    let hits = u128::from(quota.requests) * 1_000_000;
+    let mut text = (hits / window).to_string();
+    let mut rest = hits % window;
+    if rest == 0 {
+        return text;
+    }
+    let (mut significant, mut decimals) = (text.trim_start_matches('0').len(), 0);
+    text.push('.');
+    while rest > 0 && (significant < SIGNIFICANT_MIN || decimals < DECIMALS_MIN) {
+        let digit = rest * 10 / window;
+        rest = rest * 10 % window;
+        text.push_str(&digit.to_string());
+        decimals += 1;
+        if significant > 0 || digit > 0 {
+            significant += 1;
+        }
+    }
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::descriptor::ParsedDescriptor;
+use crate::quota::Quota;
 
 const LIMITS: &str = "
   - {key: minute, rate_limit: {unit: minute, requests_per_unit: 30}}
@@ -16,6 +17,7 @@ const LIMITS: &str = "
   - {key: held, rate_limit: {requests: 9, window: 1d, count_denied: false, reserve: {hold: 10m}}}
   - {key: month, rate_limit: {requests: 5, window: {calendar: month}}}
   - {key: cost, rate_limit: {unit: second, requests_per_unit: 100, cost: 2}}
+  - {key: most, rate_limit: {unit: second, requests_per_unit: 4294967295}}
 ";
 
 const ASSIGNED: &str = "ALLOW_ALL is assigned, and";
@@ -30,9 +32,9 @@ fn cases() -> Vec<(&'static str, String, Option<Got>)> {
     let (day, hour) = (5.0 / 86_400.0, 1000.0 / 3600.0);
     vec![
         ("minute=1", divided("0.5 per second, burst 6"), Some(Got::Rate(0.5, 6))),
-        ("day=1", divided("0.0000578704 per second, burst 1"), Some(Got::Rate(day, 1))),
+        ("day=1", divided("0.0000578703 per second, burst 1"), Some(Got::Rate(day, 1))),
         ("token=1", divided("10 per second, burst 7"), Some(Got::Rate(10.0, 7))),
-        ("tiers=1", divided("0.277778 per second, burst 2"), Some(Got::Rate(hour, 2))),
+        ("tiers=1", divided("0.277777 per second, burst 2"), Some(Got::Rate(hour, 2))),
         ("zero=1", "denies all (a limit of 0): DENY_ALL is assigned".into(), Some(Got::Deny)),
         ("open=1", allowed("unlimited", "the rule counts the requests"), Some(Got::Allow)),
         ("none=1", allowed("no rule", "no rule counts the requests"), Some(Got::Allow)),
@@ -50,6 +52,11 @@ fn cases() -> Vec<(&'static str, String, Option<Got>)> {
         ("held=1", undivided("a limit with reservations"), None),
         ("month=1", undivided("a limit with a calendar window"), None),
         ("cost=1", undivided("a limit with a cost"), None),
+        (
+            "most=1",
+            divided("4294967295 per second, burst 858993459"),
+            Some(Got::Rate(4_294_967_295.0, 858_993_459)),
+        ),
     ]
 }
 
@@ -121,5 +128,26 @@ fn an_id_is_refused_as_a_stream_refuses_it() {
             let refused = process.engine.metrics.refused(kind);
             assert_eq!(refused, u64::from(reason == Some(kind)), "{error}: {kind:?}");
         }
+    }
+}
+
+/// Whole numbers are exact, and others are at most the limit.
+#[test]
+fn the_rate_is_never_more_than_the_limit() {
+    for (requests, seconds, expected) in [
+        (1, 1, "1"),
+        (30, 60, "0.5"),
+        (5, 60, "0.0833333"),
+        (100, 60, "1.66666"),
+        (1_000_001, 1_000_000, "1"),
+        (4_294_967_295, 1, "4294967295"),
+        (4_294_967_295, 7, "613566756.428"),
+        (1_000_000, 86_400, "11.574"),
+        (1, 31_536_000, "0.0000000317097"),
+        (u64::MAX, 1, "18446744073709551615"),
+    ] {
+        let quota = Quota { requests, window: Micros::from_secs(seconds), burst: 1 };
+        let text = BucketOutcome::Divided(quota).to_string();
+        assert_eq!(text, format!("divided: {expected} per second, burst 1, {AMONG}"));
     }
 }
