@@ -17,6 +17,10 @@ const LIMITS: &str = "
   - {key: held, rate_limit: {requests: 9, window: 1d, count_denied: false, reserve: {hold: 10m}}}
   - {key: month, rate_limit: {requests: 5, window: {calendar: month}}}
   - {key: cost, rate_limit: {unit: second, requests_per_unit: 100, cost: 2}}
+  - {key: plan, rate_limit: {name: calls, requests: 5, window: 1m, limit_from: {customer: plan}}}
+  - key: quiet_plan
+    shadow_mode: true
+    rate_limit: {name: quiet-calls, requests: 5, window: 1m, limit_from: {customer: quiet_plan}}
   - {key: most, rate_limit: {unit: second, requests_per_unit: 4294967295}}
 ";
 
@@ -52,6 +56,12 @@ fn cases() -> Vec<(&'static str, String, Option<Got>)> {
         ("held=1", undivided("a limit with reservations"), None),
         ("month=1", undivided("a limit with a calendar window"), None),
         ("cost=1", undivided("a limit with a cost"), None),
+        ("plan=1", undivided("a limit with plans"), None),
+        (
+            "quiet_plan=1",
+            allowed("shadow mode", "what a limit with plans would deny is not counted"),
+            Some(Got::Allow),
+        ),
         (
             "most=1",
             divided("4294967295 per second, burst 858993459"),
