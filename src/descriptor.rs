@@ -166,6 +166,20 @@ pub enum RequestError {
     },
 }
 
+impl RequestBounds {
+    /// Checks the domain of a request, or of the first report of an RLQS stream.
+    ///
+    /// # Errors
+    ///
+    /// It is empty or too long.
+    pub fn check_domain(&self, domain: &str) -> Result<(), RequestError> {
+        if domain.is_empty() {
+            return Err(RequestError::EmptyDomain);
+        }
+        check_length("domain", domain, self)
+    }
+}
+
 impl Request<'_> {
     /// Whether the call must be decided now, without waiting for the store.
     pub fn must_decide(&self) -> bool {
@@ -178,10 +192,7 @@ impl Request<'_> {
     ///
     /// The first problem that is found.
     pub fn validate(&self, bounds: &RequestBounds) -> Result<(), RequestError> {
-        if self.domain.is_empty() {
-            return Err(RequestError::EmptyDomain);
-        }
-        check_length("domain", self.domain, bounds)?;
+        bounds.check_domain(self.domain)?;
         if self.descriptors.is_empty() {
             return Err(RequestError::NoDescriptors);
         }

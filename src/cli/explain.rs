@@ -23,6 +23,7 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let Some(source) = source else { return Ok(exit::BAD_CONFIG) };
     let Some(rules) = source.read()? else { return Ok(exit::BAD_CONFIG) };
     let settings = source.settings.unwrap_or_default();
+    settings.request.check_domain(&args.domain)?;
     let mut out = io::stdout().lock();
     let mut all = Vec::new();
     for text in &args.descriptors {

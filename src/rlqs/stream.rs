@@ -249,14 +249,9 @@ impl EnvoyStream {
                 "a stream has one domain; open another stream for another domain".into(),
             ));
         }
-        let max = self.engine.config.bounds.max_text_bytes;
-        if sent.is_empty() || sent.len() > max {
+        if let Err(error) = self.engine.config.bounds.check_domain(sent) {
             metrics.refuse(RefusedReason::Domain, sent, now);
-            return Err(ReportError::Invalid(format!(
-                "the domain of the first report must have 1 to {max} bytes, and has {}; set \
-                 `domain` in the rate limit quota filter",
-                sent.len()
-            )));
+            return Err(ReportError::Invalid(format!("the first report: {error}")));
         }
         let domain: Arc<str> = sent.into();
         if let Some(name) = self.name.take() {

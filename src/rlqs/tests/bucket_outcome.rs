@@ -161,3 +161,16 @@ fn the_rate_is_never_more_than_the_limit() {
         assert_eq!(text, format!("divided: {expected} per second, burst 1, {AMONG}"));
     }
 }
+
+/// `weir explain` checks the domain by the same function.
+#[test]
+fn a_domain_is_refused_as_explain_refuses_it() {
+    let process = Process::new(config());
+    for domain in [String::new(), "x".repeat(101)] {
+        let error = config().bounds.check_domain(&domain).expect_err("out of bounds");
+        let refused = process.open(None).report(&report(&domain, &[("k=1", 1)]));
+        let expected = ReportError::Invalid(format!("the first report: {error}"));
+        assert_eq!(refused, Err(expected));
+    }
+    assert_eq!(config().bounds.check_domain(&"x".repeat(100)), Ok(()));
+}

@@ -1,5 +1,7 @@
 //! `weir explain --bucket`: what Envoys get for a bucket of RLQS.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use super::{RULES, explain_command};
@@ -169,4 +171,31 @@ fn explain_shows_the_descriptor_of_a_bucket() {
     let by_bytes = in_folder(&["--rules", "d.yaml"]);
     assert!(by_bytes.stdout.contains("descriptor ip=10.1.2.3,path=/login\n"), "{by_bytes:?}");
     assert!(by_bytes.stdout.contains("\nno rule: "), "{by_bytes:?}");
+}
+
+/// A domain that a stream refuses is an error, by the rules of a file and of a running service.
+#[test]
+fn a_wrong_domain_is_not_explained() {
+    let weir = kinds().start();
+    let folder = weir.rules_folder().display().to_string();
+    let address = format!("http://{}", weir.admin);
+    let long = "x".repeat(70_000);
+    for (domain, error) in [
+        ("", "domain must not be empty; set `domain` in the rate limit filter"),
+        (
+            &*long,
+            "domain is 70000 bytes long, more than 65536; shorten it, or raise \
+             request.max_text_bytes",
+        ),
+    ] {
+        let sources = [(["--rules", &*folder], ""), (["--addr", &*address], " (HTTP status 400)")];
+        for (source, end) in sources {
+            for asked in [&["--bucket", "minute=a"][..], &["minute=a"]] {
+                let args = [&["explain", "--domain", domain][..], asked, &source].concat();
+                let shown = run(Path::new("."), &args);
+                assert_eq!((shown.code, &*shown.stdout), (Some(64), ""), "{shown:?}");
+                assert_eq!(shown.stderr, format!("weir: {error}{end}\n"));
+            }
+        }
+    }
 }
