@@ -7,7 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 
 mod admin_client;
 mod bench;
@@ -137,6 +137,7 @@ pub(crate) struct RuleOptionArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("explained").required(true).multiple(true)))]
 pub(crate) struct ExplainArgs {
     /// Rule files and folders [default: those of the settings]
     #[arg(long, value_name = "PATH", num_args = 1..)]
@@ -163,11 +164,11 @@ pub(crate) struct ExplainArgs {
     pub(crate) domain: String,
     /// Descriptors, each as key=value,key=value, or rules. A comma in a value needs a backslash
     /// before it. A rule is given by its name or its selector.
-    #[arg(required_unless_present = "buckets", value_name = "KEY=VALUE,...")]
+    #[arg(group = "explained", value_name = "KEY=VALUE,...")]
     pub(crate) descriptors: Vec<String>,
     /// Id of a bucket of Envoy's quota filter (RLQS), as key=value,key=value in any order; may be
     /// repeated. The descriptor that it becomes is shown and explained, and what Envoys get for it.
-    #[arg(long = "bucket", value_name = "KEY=VALUE,...")]
+    #[arg(long = "bucket", group = "explained", value_name = "KEY=VALUE,...")]
     pub(crate) buckets: Vec<String>,
     #[command(flatten)]
     pub(crate) rule_options: RuleOptionArgs,

@@ -301,7 +301,9 @@ fn explain_refuses_impossible_requests() {
     for (body, status, why) in [
         ("".to_owned(), 400, "write {"),
         ("[]".to_owned(), 400, "write {"),
-        (r#"{"domain": "d"}"#.to_owned(), 400, "descriptors must not be empty"),
+        (r#"{"domain": "d"}"#.to_owned(), 400, "in `descriptors` or `buckets`"),
+        (r#"{"domain": "d", "buckets": []}"#.to_owned(), 400, "in `descriptors` or `buckets`"),
+        (r#"{"domain": "d", "buckets": [1]}"#.to_owned(), 400, "as \"buckets\": [..]"),
         (r#"{"domain": "", "descriptor": "a=b"}"#.to_owned(), 400, "domain must not be empty"),
         (r#"{"domain": "d", "descriptor": "a"}"#.to_owned(), 400, "has no value"),
         (r#"{"domain": "d", "descriptr": "a=b"}"#.to_owned(), 400, "unknown field `descriptr`"),

@@ -199,3 +199,16 @@ fn a_wrong_domain_is_not_explained() {
         }
     }
 }
+
+#[test]
+fn explain_without_a_question_names_both_kinds() {
+    for args in [&["explain"][..], &["explain", "--domain", "d"]] {
+        let shown = run(Path::new("."), args);
+        assert_eq!(shown.code, Some(2), "{shown:?}");
+        let either = "<KEY=VALUE,...|--bucket <KEY=VALUE,...>>";
+        assert!(shown.stderr.contains(either), "{shown:?}");
+    }
+    let shown = explain_command(&["user=ann", "--bucket", "user=ann", "--rules", "examples/rules"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    assert_eq!(shown.stdout.matches("domain d\n").count(), 2, "{shown:?}");
+}

@@ -22,6 +22,10 @@ use crate::server::http::page::{Page, Pages};
 /// Largest request body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
 
+/// The error of a request without descriptors and without buckets.
+const NOTHING_ASKED: &str =
+    "nothing is asked; write `descriptor`, or at least one item in `descriptors` or `buckets`";
+
 /// The request body: a domain with descriptors, with ids of buckets, or both.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -78,7 +82,7 @@ async fn explain<A: AdminApi>(
     let (body, permit) = match body::read(body, BODY_BYTES_MAX, pages.permits(), None).await {
         Ok(body) => body,
         Err(error) => {
-            let fix = "send fewer descriptors in one request";
+            let fix = "send fewer descriptors or buckets in one request";
             return body::refused(error, BODY_BYTES_MAX, fix, refusal);
         }
     };
@@ -125,15 +129,18 @@ fn answer<A: AdminApi>(
 fn read(body: &[u8], bounds: &RequestBounds) -> Result<(String, Vec<Question>), String> {
     let request: ExplainRequest = serde_json::from_slice(body).map_err(|error| {
         format!(
-            "write {{\"domain\": \"D\", \"descriptor\": \"key=value,key=value\"}}, \
-             or several as \"descriptors\": [..]: {error}"
+            "write {{\"domain\": \"D\", \"descriptor\": \"key=value,key=value\"}}, several as \
+             \"descriptors\": [..], or ids of buckets of RLQS as \"buckets\": [..]: {error}"
         )
     })?;
     let written = request.descriptor.into_iter().chain(request.descriptors);
     let buckets = request.buckets.into_iter().map(Question::of_bucket);
     let questions: Vec<Question> = written.map(Question::from).chain(buckets).collect();
     let bounded: Vec<ParsedDescriptor> = questions.iter().map(Question::bounded).collect();
-    validate(&request.domain, &bounded, bounds).map_err(|error| error.to_string())?;
+    validate(&request.domain, &bounded, bounds).map_err(|error| match error {
+        RequestError::NoDescriptors => NOTHING_ASKED.to_owned(),
+        error => error.to_string(),
+    })?;
     Ok((request.domain, questions))
 }
 
