@@ -29,6 +29,7 @@ mod active_rules;
 mod activity;
 mod admin_pages;
 mod background;
+mod bucket_settings;
 mod certificates;
 mod changes;
 mod decision_logs;
@@ -44,6 +45,7 @@ mod shutdown_tasks;
 mod signals;
 mod watch;
 
+pub use bucket_settings::BucketSettings;
 pub use explained_bucket::ExplainedBucket;
 pub use files::check_files;
 pub use plans::{plan_warnings, plans_of_files};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::admin_client::{AdminArgs, query_value};
 use super::rule_source::RuleSource;
 use super::{ExplainArgs, exit, say_error};
-use crate::app::ExplainedBucket;
+use crate::app::{BucketSettings, ExplainedBucket};
 use crate::escape::{escaped_json, one_line};
 use crate::rlqs::WrittenBucketId;
 
@@ -22,8 +22,10 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let source = RuleSource::new(args.config.as_deref(), &args.rules, &args.rule_options)?;
     let Some(source) = source else { return Ok(exit::BAD_CONFIG) };
     let Some(rules) = source.read()? else { return Ok(exit::BAD_CONFIG) };
+    let are_defaults = source.settings.is_none();
     let settings = source.settings.unwrap_or_default();
     settings.request.check_domain(&args.domain)?;
+    let assumed = (are_defaults && !buckets.is_empty()).then(|| BucketSettings::of(&settings));
     let mut out = io::stdout().lock();
     let mut all = Vec::new();
     for text in &args.descriptors {
@@ -41,8 +43,13 @@ pub(super) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         }
     }
     if args.json {
-        let all = json!({ "explanations": all }).to_string();
-        writeln!(out, "{}", escaped_json(&all))?;
+        let mut all = json!({ "explanations": all });
+        if let Some(assumed) = &assumed {
+            all["assumed_settings"] = assumed.to_json().clone();
+        }
+        writeln!(out, "{}", escaped_json(&all.to_string()))?;
+    } else if let Some(assumed) = &assumed {
+        writeln!(out, "note    without --config, the defaults apply: {assumed}")?;
     }
     Ok(0)
 }

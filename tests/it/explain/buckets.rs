@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{RULES, explain_command};
 use crate::support::rlqs::{Assigned, SmallEnvoy, bucket};
@@ -171,6 +171,36 @@ fn explain_shows_the_descriptor_of_a_bucket() {
     let by_bytes = in_folder(&["--rules", "d.yaml"]);
     assert!(by_bytes.stdout.contains("descriptor ip=10.1.2.3,path=/login\n"), "{by_bytes:?}");
     assert!(by_bytes.stdout.contains("\nno rule: "), "{by_bytes:?}");
+    let note = "\nnote    without --config, the defaults apply: rlqs.enabled true, \
+                rlqs.key_order empty, ";
+    assert!(by_bytes.stdout.contains(note), "{by_bytes:?}");
+    let with_both = in_folder(&["--rules", "d.yaml", "--config", "weir.yaml"]);
+    for shown in [&asked, &with_both] {
+        assert!(!shown.stdout.contains("note "), "{shown:?}");
+    }
+}
+
+/// The settings that `--rules` without `--config` assumes are also in the JSON, for buckets only.
+#[test]
+fn the_json_of_rules_alone_has_the_assumed_settings() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write(&folder.path().join("d.yaml"), KINDS);
+    write(&folder.path().join("weir.yaml"), "rules: {paths: [d.yaml]}\n");
+    let assumed = |args: &[&str]| {
+        let head = ["explain", "--domain", "d", "--json"];
+        let shown = run(folder.path(), &[&head[..], args].concat());
+        assert_eq!(shown.code, Some(0), "{shown:?}");
+        let shown: Value = serde_json::from_str(&shown.stdout).expect("one object");
+        shown.get("assumed_settings").cloned()
+    };
+    let defaults = json!({
+        "rlqs": { "enabled": true, "key_order": "", "burst_percent": 20 },
+        "request": { "max_entries": 32, "max_text_bytes": 65536 },
+    });
+    let bucket = ["--bucket", "minute=a"];
+    assert_eq!(assumed(&[&["--rules", "d.yaml"][..], &bucket].concat()), Some(defaults));
+    assert_eq!(assumed(&[&["--config", "weir.yaml"][..], &bucket].concat()), None);
+    assert_eq!(assumed(&["minute=a", "--rules", "d.yaml"]), None);
 }
 
 /// A domain that a stream refuses is an error, by the rules of a file and of a running service.
