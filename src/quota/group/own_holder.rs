@@ -249,10 +249,12 @@ impl OwnHolder {
         self.renews(now) && self.is_live(now, config) && !waits
     }
 
-    /// The end of the holding after a renewal. It counts from the report: a change that is made again after a
-    /// failure, or sent late, must not end later than one of another instance to which the Envoy has moved since.
-    fn renewed_until(&self, config: &GroupConfig) -> Micros {
-        self.reported.saturating_add(config.life())
+    /// The end of the holding after a renewal at `now`. With a shared ledger it counts from the report: a change
+    /// that is made again after a failure, or sent late, must not end later than one of another instance to which
+    /// the Envoy has moved since.
+    fn renewed_until(&self, now: Micros, config: &GroupConfig) -> Micros {
+        let from = if config.shared { self.reported } else { now };
+        from.saturating_add(config.life())
     }
 
     /// The change to `share`.
@@ -267,7 +269,7 @@ impl OwnHolder {
         let held = self.held(now, config.grace);
         let share = if self.left { share.max(self.old) } else { share };
         let renews = self.renews_now(now, config);
-        let end = if renews { self.renewed_until(config) } else { self.until };
+        let end = if renews { self.renewed_until(now, config) } else { self.until };
         let expires = end.max(self.written.saturating_add(EXPIRY_STEP));
         self.written = expires;
         self.asked = Some(share);
@@ -348,7 +350,7 @@ impl OwnHolder {
         }
         self.renewal.cancel();
         self.restore = true;
-        self.until = self.until.max(self.renewed_until(config));
+        self.until = self.until.max(self.renewed_until(now, config));
         true
     }
 
