@@ -1,6 +1,7 @@
 //! The driver: the thread that settles quotas, exchanges divided rules and removes what has expired.
 
 use std::collections::HashSet;
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
@@ -10,7 +11,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep, sleep_until};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::engine::{QuotaEngine, SHARDS};
 use super::reloading::QUOTAS_PER_LOCK;
@@ -105,20 +106,24 @@ pub(super) async fn run_always(engine: Arc<QuotaEngine>) {
 async fn run(engine: Arc<QuotaEngine>) {
     // Those of a run that ended by a panic.
     engine.fail_calls(engine.clock.now());
-    let (mut number, mut first) = (0, 0);
-    let mut next_tick = Instant::now();
+    let mut ticks = ticks(TICK);
+    let (mut number, mut first, mut is_idle) = (0, 0, false);
     let mut replies: FuturesUnordered<BoxFuture<'static, LedgerReply>> = FuturesUnordered::new();
     loop {
         tokio::select! {
-            () = sleep_until(next_tick) => {
+            _ = ticks.tick() => {
                 tick(&engine, number).await;
                 number += 1;
-                // After a late tick the next one follows a full period later.
-                next_tick = Instant::now() + if engine.has_work() { TICK } else { IDLE_TICK };
+                is_idle = !engine.has_work();
+                if is_idle {
+                    ticks.reset_after(IDLE_TICK);
+                }
             }
             () = engine.wake_driver.notified() => {
                 sleep(PAUSE).await;
-                next_tick = next_tick.min(Instant::now() + TICK);
+                if take(&mut is_idle) {
+                    ticks.reset_after(TICK);
+                }
             }
             Some((key, sent_at, result)) = replies.next(), if !replies.is_empty() => {
                 engine.finish_call(&key, sent_at, result, engine.clock.now());
