@@ -136,6 +136,9 @@ fn one_counter_needs_another_mode() {
     assert!(leased.bounds.iter().all(|bound| bound.what != first.what || bound.used < 0.01));
 }
 
+/// A load, and its advice. The test names the fields.
+type AdvisedLoad = (f64, u64, f64, &'static str, Option<u32>, Option<u32>, String);
+
 /// The advice on the hottest primary proposes more primaries exactly if a larger number suffices.
 #[test]
 fn advice_agrees_with_the_needed_primaries() {
@@ -148,7 +151,7 @@ fn advice_agrees_with_the_needed_primaries() {
     let busy = "more primaries, or `mode: leased` for rules with busy counters";
     // Calls per second, counters, exponent of Zipf's law, rule, primaries, needed primaries, advice.
     #[rustfmt::skip]
-    let table: [(f64, u64, f64, &str, Option<u32>, Option<u32>, String); 15] = [
+    let table: [AdvisedLoad; 15] = [
         (1e6, 100_000, 1.0, EXACT, None, None, format!("{leased}{too_few}")),
         (1e6, 100_000, 1.0, EXACT, Some(1), None, format!("{leased}{too_few}")),
         (1e6, 100_000, 1.0, EXACT, Some(48), None, format!("{leased}{no_help}")),
