@@ -136,7 +136,7 @@ fn one_counter_needs_another_mode() {
     assert!(leased.bounds.iter().all(|bound| bound.what != first.what || bound.used < 0.01));
 }
 
-/// A load, and its advice. The test names the fields.
+/// A load, the primaries that it needs, and the advice. The test names the fields in their order.
 type AdvisedLoad = (f64, u64, f64, &'static str, Option<u32>, Option<u32>, String);
 
 /// The advice on the hottest primary proposes more primaries exactly if a larger number suffices.
