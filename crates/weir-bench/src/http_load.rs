@@ -80,7 +80,23 @@ impl HttpLoad {
     ///
     /// The system has no timer. Failed requests are no error; the report counts them.
     pub fn run(&self, rate: f64, duration: Duration) -> io::Result<HttpReport> {
-        let load = open_loop(&self.connections, &self.requests, &self.sent, rate, duration);
+        self.run_from(Instant::now(), rate, duration)
+    }
+
+    /// The same, with requests that are due from `begin` on. Those that are due already are sent at once. So
+    /// loads that follow each other send `rate` requests per second in all, whatever each of them takes to
+    /// begin and to end.
+    ///
+    /// # Errors
+    ///
+    /// As for [`HttpLoad::run`].
+    pub fn run_from(
+        &self,
+        begin: Instant,
+        rate: f64,
+        duration: Duration,
+    ) -> io::Result<HttpReport> {
+        let load = open_loop(&self.connections, &self.requests, &self.sent, begin, rate, duration);
         let stats = self.tasks.block_on(&self.runtime, load)?;
         Ok(HttpReport {
             ok: stats.ok,
@@ -106,13 +122,13 @@ async fn open_loop(
     connections: &[SendRequest<Bytes>],
     requests: &[Request<()>],
     sent: &Cell<usize>,
+    begin: Instant,
     rate: f64,
     duration: Duration,
 ) -> io::Result<Stats> {
     let timer = PreciseTimer::new()?;
     let stats = Rc::new(RefCell::new(Stats::new()));
     let mut calls = JoinSet::new();
-    let begin = Instant::now();
     let first = sent.get() % requests.len().max(1);
     let next = connections.iter().cycle().zip(requests.iter().cycle().skip(first));
     for (index, (connection, request)) in (0_u64..).zip(next) {
@@ -216,6 +232,17 @@ mod tests {
         }
         let one = || load.run(1_000.0, Duration::from_millis(1)).unwrap().ok;
         assert_eq!([one(), one(), one()], [1, 0, 1], "each load goes on where the last one ended");
+    }
+
+    /// A second late, so all of them are due already.
+    #[test]
+    fn a_late_load_sends_all_of_its_requests_at_once() {
+        let headers = [(STATUS.to_owned(), "200".to_owned())];
+        let load = HttpLoad::open(server(), 1, &headers).unwrap();
+        let begin = Instant::now() - Duration::from_secs(1);
+        let report = load.run_from(begin, 100.0, Duration::from_millis(500)).unwrap();
+        assert_eq!(report.ok, 50);
+        assert!(report.lateness_us.p50 > 500_000.0, "{:?}", report.lateness_us);
     }
 
     #[test]

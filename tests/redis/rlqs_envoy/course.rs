@@ -16,14 +16,6 @@ pub(super) const MOST: u64 = QUOTA as u64 * 6 / 5;
 /// The mean of the requests of all Envoys in a second, if they want more than the quota.
 const USED: RangeInclusive<f64> = QUOTA as f64 * 0.95..=QUOTA as f64 * 1.01;
 
-/// The same in 4 s. The fills of a bucket come in turns of a second with more and one with less, and these may be
-/// two of the first kind and one of the second, with a part of the next one.
-const USED_IN_4_S: RangeInclusive<f64> = QUOTA as f64 * 0.95..=QUOTA as f64 * 1.02;
-
-/// The most requests in a second in which Envoys appear: the first one has the whole quota for a moment, and starts
-/// with a full bucket again when it is lowered.
-const MOST_AT_START: u64 = MOST + QUOTA as u64 / 50;
-
 /// Time after which a change of demand has moved shares: one report and 3 s.
 const MOVED: usize = 8;
 
@@ -109,7 +101,7 @@ impl Course {
         let second = self.step("L");
         let span = self.passed(second + 2 * MOVED, seconds);
         let record = self.run.record();
-        record.at_most(MOST_AT_START, second..span.end)?;
+        record.at_most(MOST, second..span.end)?;
         record.mean(USED, span.clone())?;
         let quota = f64::from(QUOTA);
         let parts = [quota / 4.0, quota / 4.0, quota / 2.0];
@@ -127,7 +119,7 @@ impl Course {
     fn living_shares(&self, receiver: usize, rate: f64) -> Result<(), String> {
         let span = self.passed(self.run.second() + 1, 4);
         let record = self.run.record();
-        record.mean(USED_IN_4_S, span.clone())?;
+        record.mean(USED, span.clone())?;
         record.at_least(receiver, rate, span.clone())?;
         let mut others = self.run.alive().into_iter().filter(|envoy| *envoy != receiver);
         others.try_for_each(|envoy| record.served(envoy, span.clone()))

@@ -54,13 +54,14 @@ impl Load {
             let piece = Duration::from_secs(1) / PIECES as u32;
             let mut next = 0;
             while !over.load(Ordering::Relaxed) {
-                // A piece that is late starts at once. One that is later than its end is omitted.
+                // A piece that is late starts at once, and its requests are due as if it were not. One that is later than
+                // its end is omitted.
                 let number = next.max((begin.elapsed().as_nanos() / piece.as_nanos()) as u32);
                 next = number + 1;
                 let due = begin + piece * number;
                 thread::sleep(due.saturating_duration_since(Instant::now()));
                 let rate = demand.load(Ordering::Relaxed);
-                let sample = send(&requests, rate, piece);
+                let sample = send(&requests, due, rate, piece);
                 let mut samples = samples.lock().expect("no thread panics inside");
                 samples.resize(number as usize, Sample::default());
                 samples.push(sample);
@@ -100,11 +101,14 @@ impl Drop for Load {
     }
 }
 
-fn send(requests: &HttpLoad, rate: u64, piece: Duration) -> Sample {
+/// Sends the requests of the piece that begins at `due`. A piece takes some milliseconds more than its length,
+/// to begin and to end. If the next one began as much later, ten pieces would be more than a second, and an
+/// Envoy would seem to admit more than its share.
+fn send(requests: &HttpLoad, due: Instant, rate: u64, piece: Duration) -> Sample {
     if rate == 0 {
         return Sample::default();
     }
-    let report = requests.run(rate as f64, piece).expect("the system has timers");
+    let report = requests.run_from(due, rate as f64, piece).expect("the system has timers");
     let denied = report.errors.get("http 429").copied().unwrap_or_default();
     let failed: u64 = report.errors.values().sum::<u64>() - denied;
     assert_eq!(failed, 0, "requests without an answer of the filter: {:?}", report.errors);

@@ -61,8 +61,8 @@ impl Record {
         check(most <= max, || format!("{most} in one second of {seconds:?}, at most {max}"))
     }
 
-    /// In no second, and in no 5 s and 30 s, more was admitted than the quota of that time, the burst, and a
-    /// tenth of the burst per second: a change of a share adds a part of it.
+    /// In no second, and in no 5 s and 30 s, more was admitted than the quota of that time, the burst, and in
+    /// the longer times a tenth of the burst per second: a raise of a share adds a part of it.
     pub(crate) fn within(
         &self,
         quota: u64,
@@ -70,7 +70,7 @@ impl Record {
         seconds: Range<usize>,
     ) -> Result<(), String> {
         for window in WINDOWS.into_iter().filter(|window| *window <= seconds.len()) {
-            let raised = burst * window as u64 / 10;
+            let raised = if window == 1 { 0 } else { burst * window as u64 / 10 };
             let max = quota * window as u64 + burst + raised;
             let most = self.most_in(window, seconds.clone());
             check(most <= max, || format!("{most} in {window} s of {seconds:?}, at most {max}"))?;
