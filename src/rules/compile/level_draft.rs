@@ -16,7 +16,7 @@ impl LevelDraft {
     /// Makes room for `count` more nodes.
     pub(super) fn reserve(&mut self, count: usize) {
         self.nodes.reserve(count);
-        self.different.reserve(&self.nodes, count);
+        self.different.reserve(count);
     }
 
     /// The level with the nodes.

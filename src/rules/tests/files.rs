@@ -122,6 +122,29 @@ fn files_of_one_domain_need_merge_domains() {
     );
 }
 
+/// The level grows with each file, and still knows the descriptors of the files before.
+#[test]
+fn every_descriptor_of_a_large_level_is_known() {
+    let part = |name: &str, numbers: std::ops::Range<u32>| {
+        let mut text = "domain: d\ndescriptors:\n".to_owned();
+        for number in numbers {
+            text += &format!(
+                "- {{ key: k, value: '{number}', rate_limit: {{ unit: day, requests_per_unit: 1 }} }}\n"
+            );
+        }
+        file(name, &text)
+    };
+    let merged = Options { merge_domains: true, ..Options::default() };
+    let mut files = vec![part("a.yaml", 0..1_000), part("b.yaml", 1_000..5_000)];
+    let (set, _) = compile(&files, &merged).expect("all are different");
+    assert_eq!(set.rules().len(), 5_000);
+    files.push(part("c.yaml", 0..5_000));
+    let errors = compile(&files, &merged).expect_err("all are defined twice");
+    let first = "`k` with value `0` is already defined at a.yaml:3:3; join the two";
+    assert_eq!(errors[0].to_string(), format!("c.yaml:3:3: {first}"));
+    assert!(errors.len() >= 100, "{} errors", errors.len());
+}
+
 #[test]
 fn an_unknown_field_can_be_a_warning() {
     let text = "domain: d\nextra: 1\ndescriptors: [{ key: a, unit: day }]";
