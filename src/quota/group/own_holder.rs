@@ -55,6 +55,9 @@ pub(super) struct OwnHolder {
     asked: Option<u64>,
     /// Whether the ledger has less than the holder uses, or another want, so that it must be written again.
     restore: bool,
+    /// Whether the quota has changed since the change in flight was made, so that its want is one of the quota
+    /// before.
+    is_outdated: bool,
     /// The first expiry that another instance wrote within [`CLOCK_SLACK`]; zero if there is none.
     foreign: Micros,
     /// Whether another instance writes it.
@@ -84,6 +87,7 @@ impl OwnHolder {
             written: Micros::ZERO,
             asked: None,
             restore: false,
+            is_outdated: false,
             foreign: Micros::ZERO,
             taken_over: false,
             left: false,
@@ -273,6 +277,7 @@ impl OwnHolder {
         let expires = end.max(self.written.saturating_add(EXPIRY_STEP));
         self.written = expires;
         self.asked = Some(share);
+        self.is_outdated = false;
         self.renewal.send(renews, now);
         Change { holder, share, held, want: self.claim(quota, now, config).number(), expires }
     }
@@ -312,8 +317,8 @@ impl OwnHolder {
             return is_lowered;
         };
         let (renewed, before) = (self.renewal.take_sent(), self.share);
-        // The stream may have ended while an earlier change was in flight.
-        self.restore = self.left && asked < self.old;
+        // The stream may have ended, or the quota have changed, while an earlier change was in flight.
+        self.restore = if self.left { asked < self.old } else { self.is_outdated };
         self.until = holding.expires;
         let granted = asked.min(holding.share);
         if granted < before {
@@ -386,6 +391,7 @@ impl OwnHolder {
     /// by which the other instances divide, so it is written again.
     pub(super) fn convert(&mut self, convert: impl Fn(u64) -> u64) {
         self.restore |= !self.left;
+        self.is_outdated = true;
         self.share = convert(self.share);
         self.target = convert(self.target);
         self.old = convert(self.old);

@@ -261,6 +261,30 @@ mod tests {
         assert_eq!(small, SHARES);
     }
 
+    /// The other instances divide by the wants in the ledger, which are parts of the quota.
+    #[test]
+    fn a_reload_writes_the_want_of_a_change_in_flight_again() {
+        let mut setting = Setting::saturated(0);
+        for _ in 0..4 {
+            setting.pass(Micros::from_secs(5));
+            setting.report(0, 1_500);
+            setting.settle();
+        }
+        setting.pass(Micros::from_secs(5));
+        setting.report(0, 1_500);
+        let in_flight = setting.group.settlement(setting.now).expect("a report");
+        setting.group.set_quota(Quota { requests: 6_000, ..QUOTA });
+        let snapshot = setting.ledger.settle(&in_flight);
+        setting.group.settled(Some(&snapshot), setting.now, setting.now, false);
+        let again = setting.group.settlement(setting.now).expect("another want");
+        let (_, _, want) = setting.group.shares().next().expect("a holder");
+        assert_eq!(again.changes[0].want, want);
+        assert_ne!(in_flight.changes[0].want, want);
+        let snapshot = setting.ledger.settle(&again);
+        setting.group.settled(Some(&snapshot), setting.now, setting.now, false);
+        assert_eq!(setting.group.settlement(setting.now).map(|it| it.changes), None, "once");
+    }
+
     #[test]
     fn small_excesses_are_lowered_for_another_holder() {
         let mut setting = Setting::saturated(30);
