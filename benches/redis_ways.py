@@ -52,6 +52,16 @@ end
 """
 
 
+# Functions for the costs of FCALL itself.
+LIBRARY = """#!lua name=ways
+redis.register_function('nothing', function() return 1 end)
+redis.register_function('add', function(keys, arguments) return redis.call('INCRBY', keys[1], arguments[1]) end)
+"""
+# Pause between two calls of a small fleet, in seconds.
+PAUSE = 0.001
+PAUSED_CALLS = 3_000
+
+
 def encoded(*words):
     words = [word if isinstance(word, bytes) else str(word).encode() for word in words]
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
@@ -141,7 +151,11 @@ def recorded(redis, binary, folder, functions, algorithm="fixed_window"):
     with Weir(binary, rules, settings) as weir:
         address = ":".join(map(str, weir.grpc))
         call = [binary, "call", "--addr", address, "--domain", "bench", f"{algorithm}=u0"]
-        subprocess.run(call, check=True, stdout=subprocess.DEVNULL)
+        ends = time.monotonic() + TIMEOUT
+        # The fallback decides until weir is connected to Redis.
+        while "fallback" in subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout:
+            if time.monotonic() > ends:
+                raise SystemExit(f"{binary} does not count in Redis")
         while True:
             line = monitor.replies.readline().decode("latin-1").strip()
             if not line:
@@ -173,7 +187,7 @@ def with_key(words, number):
     return encoded(*words[:3], words[3] + b"%d" % number, *words[4:])
 
 
-def measured(redis, ways, calls, depth, steps=1):
+def measured(redis, ways, calls, depth, steps=1, pause=0):
     """CPU and the time of `INFO commandstats` in us per step, of one round of each way."""
     figures = {}
     for name, way in ways.items():
@@ -185,6 +199,8 @@ def measured(redis, ways, calls, depth, steps=1):
         connection.call("CONFIG", "RESETSTAT")
         before = redis.cpu_us()
         for at in range(0, len(commands), depth):
+            if pause:
+                time.sleep(pause)
             connection.pipeline(commands[at:at + depth])
         cpu = redis.cpu_us() - before
         stats = connection.call("INFO", "commandstats").decode().splitlines()
@@ -197,10 +213,10 @@ def measured(redis, ways, calls, depth, steps=1):
     return figures
 
 
-def medians(redis, ways, rounds, calls, depth, steps=1):
+def medians(redis, ways, rounds, calls, depth, steps=1, pause=0):
     all_rounds, names = [], list(ways)
     for _ in range(rounds):
-        all_rounds.append(measured(redis, ways, calls, depth, steps))
+        all_rounds.append(measured(redis, ways, calls, depth, steps, pause))
         # No way has the same predecessor in all rounds.
         ways = dict(reversed(ways.items()))
     return {
@@ -234,6 +250,30 @@ def one_step(redis, calls_of_weir, rounds, calls):
     for name in single:
         print(f"| {name} | {single[name][1]:.2f} | {single[name][0]:.2f} | {many[name][1]:.2f} | "
               f"{many[name][0]:.2f} |")
+
+
+def paused(redis, call_of_weir, rounds, calls):
+    """One call at a time, at once after the reply to the one before, and after a pause."""
+    Connection(redis.path).call("FUNCTION", "LOAD", "REPLACE", LIBRARY)
+    key = lambda number: b"weir:{1}:%d" % (number % COUNTERS)
+    function = lambda name: lambda number: (encoded("FCALL", name, "1", key(number), "1"), 1)
+    ways = {
+        "`FCALL` of weir, `fixed_window`": lambda number: (with_key(call_of_weir, number % COUNTERS), 1),
+        "`FCALL` of a function that calls `INCRBY`": function("add"),
+        "`FCALL` of a function that does nothing": function("nothing"),
+        "`INCRBY` with `PEXPIRE`": lambda number: (
+            encoded("INCRBY", key(number), "1") + encoded("PEXPIRE", key(number), WINDOW_MS), 2,
+        ),
+        "`PING`": lambda _: (encoded("PING"), 1),
+    }
+    at_once = medians(redis, ways, rounds, calls, 1)
+    after_pause = medians(redis, ways, rounds, calls, 1, pause=PAUSE)
+    print(f"\nOne call at a time, {rounds} rounds of {calls} calls, us:\n")
+    print(f"| way | `commandstats`, at once | CPU of Redis | `commandstats`, after {1e3 * PAUSE:g} ms | CPU of Redis |")
+    print("| --- | --- | --- | --- | --- |")
+    for name in ways:
+        figures = (at_once[name][1], at_once[name][0], after_pause[name][1], after_pause[name][0])
+        print(f"| {name} |" + "".join(f" {figure:.2f} |" for figure in figures))
 
 
 def packed(redis, rounds, calls):
@@ -324,6 +364,7 @@ def main():
                 name = f"`{form}`, `{algorithm}`"
                 of_weir[name] = recorded(redis, options.weir, folder, functions, algorithm)
         one_step(redis, of_weir, options.rounds, options.calls)
+        paused(redis, of_weir["`FCALL`, `fixed_window`"], options.rounds, min(options.calls, PAUSED_CALLS))
         packed(redis, options.rounds, options.calls // PER_CALL)
         tracked(redis, options.rounds, options.calls)
 
