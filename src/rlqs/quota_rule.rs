@@ -102,6 +102,10 @@ impl QuotaRules {
     pub(super) fn reload(&self, set: &RuleSet, on_error: OnError, mut changed: impl FnMut(&Rule)) {
         let mut old = self.lock().clone();
         for rule in set.rules() {
+            // Most rules have no entry, and without RLQS none has.
+            if old.is_empty() {
+                break;
+            }
             let Some(known) = old.remove(&rule.id) else { continue };
             known.update(rule, on_error);
             if matches!(rule.limit, RuleLimit::Limit(_)) {
