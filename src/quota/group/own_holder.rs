@@ -55,8 +55,7 @@ pub(super) struct OwnHolder {
     asked: Option<u64>,
     /// Whether the ledger has less than the holder uses, or another want, so that it must be written again.
     restore: bool,
-    /// Whether the quota has changed since the change in flight was made, so that its want is one of the quota
-    /// before.
+    /// Whether the quota has changed since the change in flight was made: its want is one of the quota before.
     is_outdated: bool,
     /// The first expiry that another instance wrote within [`CLOCK_SLACK`]; zero if there is none.
     foreign: Micros,

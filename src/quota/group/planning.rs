@@ -263,7 +263,7 @@ mod tests {
 
     /// The other instances divide by the wants in the ledger, which are parts of the quota.
     #[test]
-    fn a_reload_writes_the_want_of_a_change_in_flight_again() {
+    fn a_reload_writes_a_want_in_flight_again() {
         let mut setting = Setting::saturated(0);
         for _ in 0..4 {
             setting.pass(Micros::from_secs(5));

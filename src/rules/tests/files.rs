@@ -125,12 +125,11 @@ fn files_of_one_domain_need_merge_domains() {
 /// The level grows with each file, and still knows the descriptors of the files before.
 #[test]
 fn every_descriptor_of_a_large_level_is_known() {
+    let limit = "rate_limit: { unit: day, requests_per_unit: 1 }";
     let part = |name: &str, numbers: std::ops::Range<u32>| {
         let mut text = "domain: d\ndescriptors:\n".to_owned();
         for number in numbers {
-            text += &format!(
-                "- {{ key: k, value: '{number}', rate_limit: {{ unit: day, requests_per_unit: 1 }} }}\n"
-            );
+            text += &format!("- {{ key: k, value: '{number}', {limit} }}\n");
         }
         file(name, &text)
     };

@@ -54,8 +54,8 @@ impl Load {
             let piece = Duration::from_secs(1) / PIECES as u32;
             let mut next = 0;
             while !over.load(Ordering::Relaxed) {
-                // A piece that is late starts at once, and its requests are due as if it were not. One that is later than
-                // its end is omitted.
+                // A piece that is late starts at once, and its requests are due as if it were not. One that is
+                // later than its end is omitted.
                 let number = next.max((begin.elapsed().as_nanos() / piece.as_nanos()) as u32);
                 next = number + 1;
                 let due = begin + piece * number;
