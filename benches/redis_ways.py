@@ -365,7 +365,7 @@ def main():
                 of_weir[name] = recorded(redis, options.weir, folder, functions, algorithm)
         one_step(redis, of_weir, options.rounds, options.calls)
         paused(redis, of_weir["`FCALL`, `fixed_window`"], options.rounds, min(options.calls, PAUSED_CALLS))
-        packed(redis, options.rounds, options.calls // PER_CALL)
+        packed(redis, options.rounds, max(1, options.calls // PER_CALL))
         tracked(redis, options.rounds, options.calls)
 
 
