@@ -1,17 +1,18 @@
 //! The driver: the thread that settles quotas, exchanges divided rules and removes what has expired.
 
 use std::collections::HashSet;
-use std::mem::take;
+use std::mem::{replace, take};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
+use tokio::time::{Interval, MissedTickBehavior, Sleep, interval, sleep};
 
 use super::engine::{QuotaEngine, SHARDS};
 use super::reloading::QUOTAS_PER_LOCK;
@@ -37,6 +38,9 @@ const LOCAL_TICKS: usize = 20;
 
 /// Settlements that wait for the shared ledger at a time.
 const IN_FLIGHT_MAX: usize = 256;
+
+/// Passes over the shards in one round. A pass settles at most [`QUOTAS_PER_LOCK`] quotas of each.
+const PASSES_MAX: usize = 4;
 
 /// Time between two reads of the announced rules.
 const READ_PERIOD: Duration = Duration::from_secs(1);
@@ -109,6 +113,9 @@ async fn run(engine: Arc<QuotaEngine>) {
     let mut ticks = ticks(TICK);
     let (mut number, mut first, mut is_idle) = (0, 0, false);
     let mut replies: FuturesUnordered<BoxFuture<'static, LedgerReply>> = FuturesUnordered::new();
+    // The next round between two ticks. Replies are taken while it waits.
+    let mut pause = pin!(sleep(PAUSE));
+    let mut is_planned = false;
     loop {
         tokio::select! {
             _ = ticks.tick() => {
@@ -119,20 +126,41 @@ async fn run(engine: Arc<QuotaEngine>) {
                     ticks.reset_after(IDLE_TICK);
                 }
             }
+            () = &mut pause, if is_planned => is_planned = false,
             () = engine.wake_driver.notified() => {
-                sleep(PAUSE).await;
                 if take(&mut is_idle) {
                     ticks.reset_after(TICK);
                 }
+                plan(&mut is_planned, pause.as_mut());
+                continue;
             }
-            Some((key, sent_at, result)) = replies.next(), if !replies.is_empty() => {
-                engine.finish_call(&key, sent_at, result, engine.clock.now());
-                // A quota that needs a second settlement gets it with the other replies.
-                engine.wake_driver.notify_one();
+            Some(reply) = replies.next(), if !replies.is_empty() => {
+                finish(&engine, reply);
+                while let Some(Some(reply)) = replies.next().now_or_never() {
+                    finish(&engine, reply);
+                }
+                // A quota that needs a second settlement gets it with the others, and so do those that waited.
+                plan(&mut is_planned, pause.as_mut());
+                continue;
             }
         }
-        first = settle_round(&engine, &mut replies, first).await;
+        let (next, is_over) = settle_round(&engine, &mut replies, first).await;
+        first = next;
+        if !is_over {
+            plan(&mut is_planned, pause.as_mut());
+        }
     }
+}
+
+/// Plans a round, unless one is planned.
+fn plan(is_planned: &mut bool, mut pause: Pin<&mut Sleep>) {
+    if !replace(is_planned, true) {
+        pause.set(sleep(PAUSE));
+    }
+}
+
+fn finish(engine: &QuotaEngine, (key, sent_at, result): LedgerReply) {
+    engine.finish_call(&key, sent_at, result, engine.clock.now());
 }
 
 /// The work of one tick apart from settlements.
@@ -162,20 +190,22 @@ async fn reload(engine: &QuotaEngine) {
 
 /// Settles the quotas that are due, from the shard `first` on. With a shared ledger at most
 /// [`IN_FLIGHT_MAX`] settlements wait; the other quotas stay due. Returns the shard to begin with the
-/// next time.
+/// next time, and whether nothing is left to do before a reply, a tick or a wake-up.
+///
+/// Reports may make quotas due faster than they are settled, so a round has an end: rules and expiries wait for it.
 async fn settle_round(
     engine: &Arc<QuotaEngine>,
     replies: &mut FuturesUnordered<BoxFuture<'static, LedgerReply>>,
     first: usize,
-) -> usize {
+) -> (usize, bool) {
     let mut calls = Vec::new();
     let mut waiting: Vec<usize> = (first..first + SHARDS).collect();
-    while !waiting.is_empty() {
+    for _ in 0..PASSES_MAX {
         // Each shard in turn: a stream that waits for a lock gets it before the next quotas of that shard.
         let mut left = Vec::new();
         for shard in waiting {
             if replies.len() >= IN_FLIGHT_MAX {
-                return shard % SHARDS;
+                return (shard % SHARDS, true);
             }
             if engine.settle_due(shard, engine.clock.now(), &mut calls) {
                 left.push(shard);
@@ -187,7 +217,8 @@ async fn settle_round(
         }
         waiting = left;
     }
-    first
+    let next = waiting.first().map_or(first, |shard| shard % SHARDS);
+    (next, waiting.is_empty())
 }
 
 /// Sends one settlement.

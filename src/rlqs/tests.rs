@@ -24,6 +24,7 @@ use crate::time::{Clock, ManualClock};
 mod bucket_outcome;
 mod ceasing;
 mod dividing;
+mod driving;
 mod flood;
 mod hostile;
 mod invariant;

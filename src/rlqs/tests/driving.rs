@@ -1,0 +1,66 @@
+//! The driver while there is more to settle than usual.
+
+use std::time::Duration;
+
+use super::*;
+use crate::rlqs::driver::run_always;
+use crate::testing::FakeStore;
+
+/// A process with room for many buckets.
+fn large(ledger: Option<Arc<dyn SharedLedger>>) -> Process {
+    let clock = Arc::new(ManualClock::at(Micros::from_secs(1_000)));
+    let bounds = RlqsConfig { max_buckets: 10_000, max_buckets_per_stream: 10_000, ..config() };
+    Process::with(bounds, clock, ledger)
+}
+
+/// Both clocks move by 10 ms.
+async fn step(process: &Process) {
+    process.clock.advance(Micros::from_millis(10));
+    tokio::time::advance(Duration::from_millis(10)).await;
+}
+
+/// A report with 100 hits in each of these buckets.
+fn report_of(stream: &mut EnvoyStream, ids: &[String]) {
+    let usages: Vec<(&str, u64)> = ids.iter().map(|id| (id.as_str(), 100)).collect();
+    stream.report(&report("d", &usages)).expect("valid");
+}
+
+/// Each limit needs two calls. The driver takes all replies that are there, and waits for the others meanwhile.
+#[tokio::test(start_paused = true)]
+async fn many_limits_of_a_shared_ledger_settle_soon() {
+    let process = large(Some(Arc::new(FakeStore::new())));
+    let driver = tokio::spawn(run_always(process.engine.clone()));
+    let mut stream = process.open(None);
+    let ids: Vec<String> = (0..1_000).map(|number| format!("tenant={number}")).collect();
+    report_of(&mut stream, &ids);
+    for _ in 0..30 {
+        step(&process).await;
+        // The driver yields between shards.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(newest(&mut stream).len(), ids.len());
+    driver.abort();
+}
+
+/// Reports make limits due again faster than they are settled. New rules are applied at the next tick.
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_reports_does_not_stop_the_ticks() {
+    let process = large(None);
+    let mut stream = process.open(None);
+    let ids: Vec<String> = (0..6_400).map(|number| format!("tenant={number}")).collect();
+    let parts: Vec<&[String]> = ids.chunks(400).collect();
+    parts.iter().for_each(|part| report_of(&mut stream, part));
+    let driver = tokio::spawn(run_always(process.engine.clone()));
+    process.reload(RULES);
+    let is_applied = || *process.engine.applied_rules.borrow() == process.rules.version();
+    let mut reports = parts.iter().cycle().take(1_000);
+    while !is_applied() {
+        let part = reports.next().expect("the rules are applied during the flood");
+        report_of(&mut stream, part);
+        newest(&mut stream);
+        step(&process).await;
+    }
+    driver.abort();
+}
