@@ -13,18 +13,16 @@ pub(super) const USAGES_MAX: usize = 64;
 /// A slice of this size gets no further bucket.
 const BYTES_MAX: usize = 16 * 1024;
 
-/// A report with a longer domain is not cut, because each slice repeats it.
-const DOMAIN_BYTES_MAX: usize = 1024;
-
 /// The numbers of the fields of a `RateLimitQuotaUsageReports`.
 const DOMAIN: u32 = 1;
 const USAGES: u32 = 2;
 
-/// Encoded reports that together have the buckets of one report, each with its domain.
+/// Encoded reports that together have the buckets of one report. The first one has its domain, and the others have
+/// none, which is that of the stream.
 pub(super) struct ReportSlices {
     /// What is left of the report.
     rest: Bytes,
-    /// The field with the domain.
+    /// The field with the domain, until a slice has it.
     domain: Bytes,
     /// The buckets of a report that is not cut and was not returned.
     whole: Option<usize>,
@@ -54,7 +52,7 @@ impl ReportSlices {
             }
         };
         let is_large = usages > USAGES_MAX || (usages > 1 && report.len() > BYTES_MAX);
-        let is_cut = is_valid && is_large && domain.len() <= DOMAIN_BYTES_MAX;
+        let is_cut = is_valid && is_large;
         ReportSlices { rest: report, domain, whole: (!is_cut).then_some(usages) }
     }
 }
@@ -66,9 +64,9 @@ impl Iterator for ReportSlices {
         if let Some(usages) = self.whole.take() {
             return Some(ReportSlice { message: std::mem::take(&mut self.rest), usages });
         }
-        let (mut message, mut usages) = (self.domain.to_vec(), 0);
-        let mut rest = &self.rest[..];
-        while usages < USAGES_MAX && message.len() < BYTES_MAX {
+        let (mut message, mut usages) = (std::mem::take(&mut self.domain).to_vec(), 0);
+        let (bytes_max, mut rest) = (message.len() + BYTES_MAX, &self.rest[..]);
+        while usages < USAGES_MAX && message.len() < bytes_max {
             let field = rest;
             let Ok(Some((number, _))) = wire::next(&mut rest) else { break };
             if number == USAGES {
@@ -106,15 +104,15 @@ mod tests {
     }
 
     proptest! {
-        /// All buckets arrive in order, each slice has the domain, and no slice is too large.
+        /// All buckets arrive in order, the first slice has the domain, and no slice is too large.
         #[test]
         fn slices_have_all_buckets(domain in "[a-z]{0,5}", buckets in 0..400_usize) {
             let whole = report(&domain, buckets);
             let slices = slices(whole.encode_to_vec());
             let mut usages = Vec::new();
-            for slice in &slices {
+            for (number, slice) in slices.iter().enumerate() {
                 let read = RateLimitQuotaUsageReports::decode(slice.message.clone()).unwrap();
-                prop_assert_eq!(&read.domain, &domain);
+                prop_assert_eq!(&read.domain, if number == 0 { &domain } else { "" });
                 prop_assert_eq!(read.bucket_quota_usages.len(), slice.usages);
                 prop_assert!(slice.usages <= USAGES_MAX);
                 usages.extend(read.bucket_quota_usages);
@@ -152,8 +150,8 @@ mod tests {
             slices(report.encode_to_vec()).iter().map(|slice| slice.usages).collect()
         };
         assert_eq!(usages(&large), [1, 1, 1]);
-        large.domain = "d".repeat(DOMAIN_BYTES_MAX);
-        assert_eq!(usages(&large), [3], "the domain would be copied into each slice");
+        large.domain = "d".repeat(4 * BYTES_MAX);
+        assert_eq!(usages(&large), [1, 1, 1], "the domain counts for no slice");
     }
 
     #[test]
@@ -164,6 +162,6 @@ mod tests {
             RateLimitQuotaUsageReports::decode(slice.message.clone()).unwrap().domain
         };
         let domains: Vec<String> = slices(bytes).iter().map(read).collect();
-        assert_eq!(domains, ["last", "last"]);
+        assert_eq!(domains, ["last", ""]);
     }
 }
