@@ -17,8 +17,8 @@ const BYTES_MAX: usize = 16 * 1024;
 const DOMAIN: u32 = 1;
 const USAGES: u32 = 2;
 
-/// Encoded reports that together have the buckets of one report. The first one has its domain, and the others have
-/// none, which is that of the stream.
+/// Encoded reports that together have the buckets of one report. The first one has its domain. The others have
+/// none: that of their stream is meant.
 pub(super) struct ReportSlices {
     /// What is left of the report.
     rest: Bytes,
