@@ -12,8 +12,8 @@
 //! - `weir explain --bucket`: `written_id.rs` is the id, and `bucket_outcome.rs` says what Envoys get, with the
 //!   same bounds and places.
 //! - The quotas: `engine.rs` has them, each in a `quota_shard.rs`. `counter_quota.rs` connects a quota with
-//!   its ledger and its `member.rs`. `driver.rs` is the thread that settles them by `settling.rs`, with
-//!   Redis through `shared_ledger.rs`, and gives them new rules by `reloading.rs`.
+//!   its ledger and its `member.rs`. `driver.rs` is the thread that settles them by `settling.rs`, in the order
+//!   of `due_quotas.rs`, with Redis through `shared_ledger.rs`, and gives them new rules by `reloading.rs`.
 //! - Callers of ShouldRateLimit: `divided_check.rs` decides them by the share of this process, which
 //!   `local_holder.rs` has as `tokens.rs`. `divided_rule_ids.rs` says which rules are divided.
 //! - Bounds: `client_budget.rs` (of client addresses), `holder_budget.rs`, both with `lingering.rs`, and
@@ -36,6 +36,7 @@ mod counter_quota;
 mod divided_check;
 mod divided_rule_ids;
 mod driver;
+mod due_quotas;
 mod engine;
 mod found_place;
 mod holder_budget;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::bucket_id::BucketKey;
+use super::due_quotas::DueMark;
 use super::member::{Member, Recipient};
 use super::metrics::RlqsMetrics;
 use super::outbox::DueAction;
@@ -32,8 +33,8 @@ pub(super) struct CounterQuota {
     offset: ClockOffset,
     /// The last instant of the group, by the ledger's clock. It does not go back.
     group_now: Micros,
-    /// Whether the driver has it in its list of due quotas.
-    pub(super) is_queued: bool,
+    /// Its entries in the driver's queue of due quotas.
+    pub(super) due: DueMark,
     /// When the driver is due to look at it, by the local clock.
     pub(super) wakes_at: Option<Micros>,
     pace: SettlementPace,
@@ -83,7 +84,7 @@ impl CounterQuota {
             members: HashMap::new(),
             offset: ClockOffset::default(),
             group_now: Micros::ZERO,
-            is_queued: false,
+            due: DueMark::default(),
             wakes_at: None,
             pace: SettlementPace::default(),
             is_shadow,

@@ -182,7 +182,7 @@ impl QuotaEngine {
             quota.join(holder, to, now, at);
             used.map_or(Ok(()), |used| quota.report(holder, used, now, at))
         });
-        lock(self.shard(&key)).mark_due(key);
+        lock(self.shard(&key)).mark_due(key, holder);
         self.wake_driver.notify_one();
         result
     }
@@ -201,7 +201,7 @@ impl QuotaEngine {
             local
         });
         self.assign_local(&key, local, now);
-        lock(self.shard(&key)).mark_due(key);
+        lock(self.shard(&key)).mark_due(key, self.local_id);
         self.wake_driver.notify_one();
     }
 
@@ -241,7 +241,7 @@ impl QuotaEngine {
         let Some(quota) = shard.get_mut(key) else { return Ok(()) };
         let at = quota.group_time(now, self.offset(key, now));
         let result = quota.report(holder, used, now, at);
-        shard.mark_due(*key);
+        shard.mark_due(*key, holder);
         result
     }
 
@@ -257,7 +257,7 @@ impl QuotaEngine {
         let known = shard.get_mut(key)?;
         known.leave(holder);
         let quota = *known.quota();
-        shard.mark_due(*key);
+        shard.mark_due(*key, holder);
         shard.plan(*key, self.unused_from(now));
         Some(quota)
     }

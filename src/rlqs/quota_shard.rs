@@ -2,18 +2,20 @@
 
 use std::cmp::Reverse;
 use std::collections::hash_map::Entry as MapEntry;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap};
 
 use super::counter_quota::CounterQuota;
+use super::due_quotas::{ClientQueues, DueQuotas};
 use crate::key::CounterKey;
+use crate::quota::HolderId;
 use crate::time::Micros;
 
 /// The quotas whose counters have the same bits.
 #[derive(Debug, Default)]
 pub(super) struct QuotaShard {
     quotas: HashMap<CounterKey, CounterQuota>,
-    /// Quotas to look at in the next round, each once.
-    due: VecDeque<CounterKey>,
+    /// Quotas to look at in the next round.
+    due: DueQuotas,
     /// Quotas to look at later. One that was planned again has an earlier entry, and the others have
     /// no effect.
     planned: BinaryHeap<Reverse<(Micros, CounterKey)>>,
@@ -55,12 +57,18 @@ impl QuotaShard {
         }
     }
 
-    /// The quota is looked at in the next round.
-    pub(super) fn mark_due(&mut self, key: CounterKey) {
-        if let Some(quota) = self.quotas.get_mut(&key)
-            && !std::mem::replace(&mut quota.is_queued, true)
-        {
-            self.due.push_back(key);
+    /// The quota is looked at in the next round, because of `holder`.
+    pub(super) fn mark_due(&mut self, key: CounterKey, holder: HolderId) {
+        if let Some(quota) = self.quotas.get_mut(&key) {
+            self.due.push(key, ClientQueues::of([holder]), &mut quota.due);
+        }
+    }
+
+    /// The quota is looked at in the next round, because of all its holders.
+    pub(super) fn mark_due_for_all(&mut self, key: CounterKey) {
+        if let Some(quota) = self.quotas.get_mut(&key) {
+            let queues = ClientQueues::of(quota.members().keys().copied());
+            self.due.push(key, queues, &mut quota.due);
         }
     }
 
@@ -84,16 +92,10 @@ impl QuotaShard {
                 && quota.wakes_at == Some(at)
             {
                 quota.wakes_at = None;
-                self.mark_due(key);
+                self.mark_due_for_all(key);
             }
         }
-        let key = self.due.pop_front()?;
-        if let Some(quota) = self.quotas.get_mut(&key) {
-            quota.is_queued = false;
-        }
-        if self.due.is_empty() {
-            self.due.shrink_to(64);
-        }
-        Some(key)
+        let QuotaShard { quotas, due, .. } = self;
+        due.take(|key, queue| quotas.get_mut(key).is_some_and(|quota| quota.due.take(queue)))
     }
 }

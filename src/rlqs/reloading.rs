@@ -56,7 +56,7 @@ impl QuotaEngine {
                 is_changed |= known.set_quota(*quota);
             }
             if is_changed {
-                shard.mark_due(*key);
+                shard.mark_due_for_all(*key);
             }
         }
     }

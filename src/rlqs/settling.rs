@@ -70,7 +70,7 @@ impl QuotaEngine {
         // A new holder needs a second settlement at once.
         let is_ok = result.is_ok();
         if is_ok {
-            shard.mark_due(*key);
+            shard.mark_due_for_all(*key);
         }
         self.keep_or_remove(&mut shard, *key, now);
     }
