@@ -10,28 +10,30 @@ on a weir that counts in memory, and traces all turns by the kernel's tracepoint
 - and rules are reloaded, 10 000 of them.
 
 It prints the longest turns. The time in which the scheduler ran another thread on the core is given apart: it says
-how busy the machine was. Time in which the thread itself waited, for a lock or for memory, is part of the turn. So
-is time in which the processor did nothing for this machine: interrupts, and the hypervisor. `steal` of /proc/stat
-counts only a part of that, in steps of 10 ms. So controls run before and after the load, each for half as long: on each core a
-loop that does nothing but read the CPU time of its thread. Its longest step is a pause of the machine.
+how busy the machine was. Time in which the thread itself waited, for a lock or for memory, is part of the turn, up
+to the instant at which another thread ended the wait. The longest waits are printed with what that thread did
+meanwhile. Part of a turn is also time in which the processor did nothing for this machine: interrupts, and the
+hypervisor. `steal` of /proc/stat counts only a part of that, in steps of 10 ms. So controls run before and after the
+load, each for half as long: on each core a loop that does nothing but read the CPU time of its thread. Its longest
+step is a pause of the machine.
 
 It needs root, perf, and tracefs at /sys/kernel/tracing.
 """
 
 import gc
+import itertools
 import multiprocessing
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 
+from turns import THREADS, longest_waits, lost_of, threads_of, turns_of
 from weir_process import TIMEOUT, Weir
 
-THREADS = "weir-worker*"
 RATE = 5_000
 # Calls per second that make counters, and counters of each.
 NEW_CALLS = 5_000
@@ -42,74 +44,6 @@ LONGEST = 5
 SAMPLE = 0.1
 # Steps of the control that are counted, in nanoseconds.
 STEP_MIN = 100_000
-
-# The name of a task may have spaces.
-LINE = re.compile(r"^\s*(.+?)\s+(\d+)\s+([\d.]+):\s+(\S+?):\s+(.*)$")
-LOST = re.compile(r"PERF_RECORD_LOST lost (\d+)")
-SWITCH = re.compile(r"prev_comm=(.+?) prev_pid=(\d+) prev_prio=\d+ prev_state=(\S+) ==> next_comm=(.+?) next_pid=(\d+)")
-
-
-class Turns:
-    """The turns of one thread, from its events in their order."""
-
-    def __init__(self):
-        self.began = None
-        self.left = None
-        self.preempted = 0.0
-        self.waited = 0.0
-        self.turns = []
-
-    def begin(self, now):
-        self.began, self.left, self.preempted, self.waited = now, None, 0.0, 0.0
-
-    def switched_out(self, now, state):
-        self.left = (now, state.startswith("R"))
-
-    def switched_in(self, now):
-        if self.left is not None:
-            since, is_ready = self.left
-            # Otherwise the thread waited for something, which is a part of its turn.
-            if is_ready:
-                self.preempted += now - since
-            else:
-                self.waited += now - since
-            self.left = None
-
-    def end(self, now):
-        if self.began is not None:
-            self.turns.append((now - self.began - self.preempted, self.preempted, self.began, self.waited))
-        self.began = None
-
-
-def turns_of(lines):
-    """The turns of every core thread, from the lines of `perf script`."""
-    threads = {}
-    of = lambda name, pid: threads.setdefault(f"{name} {pid}", Turns())
-    for line in lines:
-        found = LINE.match(line)
-        if not found:
-            continue
-        name, pid, now, event, fields = found.groups()
-        now = float(now)
-        if event.endswith("sched_switch"):
-            switch = SWITCH.search(fields)
-            if not switch:
-                continue
-            before, before_pid, state, after, after_pid = switch.groups()
-            if before.startswith("weir-worker"):
-                of(before, before_pid).switched_out(now, state)
-            if after.startswith("weir-worker"):
-                of(after, after_pid).switched_in(now)
-        elif "sys_exit_epoll" in event:
-            of(name, pid).begin(now)
-        elif "sys_enter_epoll" in event:
-            of(name, pid).end(now)
-    return threads
-
-
-def lost_of(lines):
-    """The number of events that perf lost, from the lines of `perf script`."""
-    return sum(int(found[1]) for found in map(LOST.search, lines) if found)
 
 
 class Processes:
@@ -198,7 +132,9 @@ def record_command(data, seconds):
     """The command that traces the core threads into the file `data`."""
     # The instants of the reloads have the same clock.
     command = ["perf", "record", "--quiet", "-k", "CLOCK_MONOTONIC", "-a", "-m", "4096", "-o", str(data)]
-    command += ["-e", "sched:sched_switch", "--filter", f'prev_comm ~ "{THREADS}" || next_comm ~ "{THREADS}"']
+    # Of all threads of weir: one of them ends the wait of another.
+    command += ["-e", "sched:sched_switch", "--filter", 'prev_comm ~ "weir*" || next_comm ~ "weir*"']
+    command += ["-e", "sched:sched_waking", "--filter", f'comm ~ "{THREADS}"']
     for event in ("sys_exit_epoll_wait", "sys_enter_epoll_wait"):
         command += ["-e", f"syscalls:{event}", "--filter", f'comm ~ "{THREADS}"']
     return [*command, "--", "sleep", str(seconds)]
@@ -280,8 +216,9 @@ def main():
         lines, reloads = measure(sys.argv[1], seconds)
     stolen = steal() - stolen
     after = control(seconds / 2)
-    threads = turns_of(lines)
-    if not threads or not any(thread.turns for thread in threads.values()):
+    threads = threads_of(lines)
+    every = turns_of(threads)
+    if not every:
         raise SystemExit("no turns were traced; perf needs root and tracefs")
     print("| thread | turns | p99, us | p99.99, us | longest, us | seconds after a reload began |")
     print("| --- | --- | --- | --- | --- | --- |")
@@ -296,10 +233,13 @@ def main():
         print(f"| {name} | {len(busy)} | {at(0.99):.0f} | {at(0.9999):.0f} | {longest[0] * 1e6:.0f} | {reloaded} |")
     print(f"\nThe hypervisor took {stolen:.2f} s. The longest turns, us, of it waiting, other threads on the core")
     print("meanwhile, and what the hypervisor took of all cores in that tenth of a second:")
-    every = sorted((turn for thread in threads.values() for turn in thread.turns), reverse=True)[:LONGEST]
-    for busy, preempted, began, waited in every:
-        taken = samples.around(began, began + busy + preempted)
-        print(f"- {busy * 1e6:.0f}, {waited * 1e6:.0f}, {preempted * 1e6:.0f}, {taken * 1e6:.0f}")
+    taken = lambda turn: samples.around(turn[2], turn[2] + turn[0] + turn[1])
+    shown = lambda turn: f"- {turn[0] * 1e6:.0f}, {turn[3] * 1e6:.0f}, {turn[1] * 1e6:.0f}, {taken(turn) * 1e6:.0f}"
+    print("\n".join(map(shown, every[:LONGEST])))
+    print("and those with no time of the hypervisor:")
+    print("\n".join(map(shown, itertools.islice((turn for turn in every if not taken(turn)), LONGEST))))
+    print("\nThe longest waits of turns, us, with the thread that ended each and what it did meanwhile:")
+    print("\n".join(longest_waits(threads, LONGEST)) or "none")
     print("\nThe longest steps of a loop that does nothing, without other threads on its core, us")
     print("\n".join(["before the load:", *before, "after it:", *after]))
     lost = lost_of(lines)

@@ -26,7 +26,9 @@ fn printed(program: &str, arguments: &[&str]) -> Value {
 }
 
 /// Three turns of a core thread. In the first one, other tasks run from 10.25 s to 10.5 s. A switch from one
-/// of them has its name, which has spaces. In the third one, it waits from 13.25 s to 13.5 s.
+/// of them has its name, which has spaces. In the third one, it waits from 13.25 s until another core thread
+/// ends that at 13.75 s, and it runs at 13.8125 s. The other one had no processor from 13.375 s to 13.5 s,
+/// and waited for a sixteenth of a second itself.
 const TRACE: &str = "\
    weir-worker-0  101    10.000000: syscalls:sys_exit_epoll_wait: 0x1
    weir-worker-0  101    10.250000:   sched:sched_switch: prev_comm=weir-worker-0 prev_pid=101 \
@@ -41,7 +43,19 @@ prev_prio=120 prev_state=S ==> next_comm=weir-worker-0 next_pid=101 next_prio=12
    weir-worker-0  101    13.000000: syscalls:sys_exit_epoll_wait: 0x1
    weir-worker-0  101    13.250000:   sched:sched_switch: prev_comm=weir-worker-0 prev_pid=101 \
 prev_prio=120 prev_state=S ==> next_comm=swapper next_pid=0 next_prio=120
-         swapper    0    13.500000:   sched:sched_switch: prev_comm=swapper prev_pid=0 \
+   weir-worker-1  102    13.375000:   sched:sched_switch: prev_comm=weir-worker-1 prev_pid=102 \
+prev_prio=120 prev_state=R+ ==> next_comm=Web Content 2 next_pid=7 next_prio=120
+   Web Content 2    7    13.500000:   sched:sched_switch: prev_comm=Web Content 2 prev_pid=7 \
+prev_prio=120 prev_state=S ==> next_comm=weir-worker-1 next_pid=102 next_prio=120
+   weir-worker-1  102    13.562500:   sched:sched_switch: prev_comm=weir-worker-1 prev_pid=102 \
+prev_prio=120 prev_state=D ==> next_comm=swapper next_pid=0 next_prio=120
+         swapper    0    13.625000: sched:sched_waking: comm=weir-worker-1 pid=102 prio=120 \
+target_cpu=001
+         swapper    0    13.625000:   sched:sched_switch: prev_comm=swapper prev_pid=0 \
+prev_prio=120 prev_state=R ==> next_comm=weir-worker-1 next_pid=102 next_prio=120
+   weir-worker-1  102    13.750000: sched:sched_waking: comm=weir-worker-0 pid=101 prio=120 \
+target_cpu=000
+         swapper    0    13.812500:   sched:sched_switch: prev_comm=swapper prev_pid=0 \
 prev_prio=120 prev_state=R ==> next_comm=weir-worker-0 next_pid=101 next_prio=120
    weir-worker-0  101    14.000000: syscalls:sys_enter_epoll_wait: epfd: 0x5
 ";
@@ -49,14 +63,16 @@ prev_prio=120 prev_state=R ==> next_comm=weir-worker-0 next_pid=101 next_prio=12
 #[test]
 fn turns_are_read_from_a_trace() {
     let program = "
-import json, sys, pauses
+import json, sys, turns
 lines = sys.argv[1].splitlines()
-turns = {name: thread.turns for name, thread in pauses.turns_of(lines).items()}
-print(json.dumps([turns, pauses.lost_of(lines)]))
+threads = turns.threads_of(lines)
+print(json.dumps([turns.turns_of(threads), turns.longest_waits(threads, 9), turns.lost_of(lines)]))
 ";
     // Each turn: busy, other tasks meanwhile, the start, and the wait.
-    let turns = [[0.75, 0.25, 10.0, 0.0], [0.125, 0.0, 12.0, 0.0], [1.0, 0.0, 13.0, 0.25]];
-    assert_eq!(printed(program, &[TRACE]), json!([{ "weir-worker-0 101": turns }, 43]));
+    let turns = [[0.9375, 0.0625, 13.0, 0.5], [0.75, 0.25, 10.0, 0.0], [0.125, 0.0, 12.0, 0.0]];
+    let wait = "- weir-worker-0 101 waited 500000, and ran 62500 later: weir-worker-1 102 ended \
+        it, which ran 312500, was ready 125000 (Web Content 2 ran), and waited 62500";
+    assert_eq!(printed(program, &[TRACE]), json!([turns, [wait], 43]));
 }
 
 /// The reloads have the instants of this clock.
