@@ -19,7 +19,7 @@ CLIENTS := target/grpc-clients
 RLS_PROTOS := envoy/config/core/v3/base.proto envoy/extensions/common/ratelimit/v3/ratelimit.proto envoy/service/ratelimit/v3/rls.proto envoy/type/v3/ratelimit_unit.proto
 FUZZ_TARGETS := request_proto request_json rules_yaml plans rule_regex_lookup settings_yaml tls_hello http2_frames redis_reply xds_response
 
-.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients golang nodejs maven curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-redis-ways bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses image-size charts chart-testing
+.PHONY: help build check run demo test test-grpc-go test-clients grpc-clients golang nodejs maven curl redis test-shuttle test-valkey simulation rlqs-simulation soak rlqs h2spec memory-attacks durations lint fmt fuzz deny accuracy bench pgo bench-xds bench-rlqs bench-redis-ways bench-replay replay-live modes helm-test helm-docs docs docs-settings book bench-plans chromium test-ui screenshots bench-ui pauses instructions image-size charts chart-testing
 .DELETE_ON_ERROR:
 
 # The groups of `make help`: a title, and targets in HELP_ and the name.
@@ -35,7 +35,7 @@ HELP_LONG := simulation rlqs-simulation soak rlqs memory-attacks durations repla
 HELP_PAGES_TITLE := Write pages and pictures
 HELP_PAGES := docs book charts screenshots
 HELP_MEASURE_TITLE := Measure
-HELP_MEASURE := bench modes accuracy bench-xds bench-rlqs bench-redis-ways bench-replay bench-plans bench-ui pauses image-size pgo
+HELP_MEASURE := bench modes accuracy bench-xds bench-rlqs bench-redis-ways bench-replay bench-plans bench-ui pauses instructions image-size pgo
 
 # The first target, so `make` alone prints this list: the targets of each group with their comment after `##`.
 help:
@@ -273,6 +273,12 @@ pauses: ## the longest pauses of core threads
 bench-redis-ways: redis ## the costs of ways to count in Redis
 	$(if $(WEIR),,$(CARGO) build --locked --release --bin weir)
 	PYTHONPATH=tests/support $(PYTHON) -B benches/redis_ways.py $(or $(WEIR),target/release/weir) $(BEFORE) $(BENCH)
+
+# The instructions of a call that is decided from memory, in callgrind, with a release build or the binary WEIR. It
+# needs valgrind. SECONDS of load.
+instructions: ## the instructions of a call, by part of the program
+	$(if $(WEIR),,$(CARGO) build --locked --release --bin weir)
+	PYTHONPATH=tests/support $(PYTHON) -B benches/instructions.py $(or $(WEIR),target/release/weir) $(SECONDS)
 
 # The parts of the image, added up without a container engine, with a release build or the binary WEIR. It downloads
 # the packages of the base image.

@@ -24,6 +24,7 @@ mod headers;
 mod health_command;
 mod hostile;
 mod image_size;
+mod instructions;
 mod json;
 mod json_output;
 mod leases;

@@ -1,0 +1,63 @@
+//! `make instructions`: what benches/instructions.py reads from a file of callgrind.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::page_commands::text::root;
+
+/// Two functions. The first one has a line of the standard library and one of the second function's file in it, and
+/// calls the second one for 1000 instructions, which are counted there.
+const PROFILE: &str = "\
+events: Ir
+fl=(1) /weir/src/rules/lookup.rs
+fn=(1) weir::rules::lookup::find
+10 5
++3 40
+fi=(2) /rustc/1/library/core/src/option.rs
+400 15
+fe=(1)
+* 2
+fi=(3) /weir/src/step/plan.rs
+12 8
+fe=(1)
+cfi=(3)
+cfn=(2) weir::step::plan
+calls=2 7
+13 1000
+
+fl=(3)
+fn=(2)
+7 900
+fl=(4) ./string/../sysdeps/x86_64/multiarch/memmove-vec-unaligned-erms.S
+fn=(3) __memcpy_avx_unaligned_erms
+1 100
+totals: 1070
+";
+
+#[test]
+fn instructions_are_counted_by_part() {
+    let program = "
+import json, sys, instructions
+costs = instructions.costs_of(sys.argv[1].splitlines())
+print(json.dumps(list(instructions.table(costs, 10))))
+";
+    let output = Command::new("python3")
+        .args(["-B", "-c", program, PROFILE])
+        .env("PYTHONPATH", "benches:tests/support")
+        .current_dir(root())
+        .output()
+        .expect("python3, which `make test` needs");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {errors}", output.status);
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("the program prints JSON");
+    let table = [
+        "| part | instructions per call | of all, % |",
+        "| --- | --- | --- |",
+        "| counters | 91 | 85 |",
+        "| copies and comparisons of memory | 10 | 9 |",
+        "| rules and decisions | 6 | 6 |",
+        "| all | 107 | 100 |",
+    ];
+    assert_eq!(printed, json!(table));
+}
