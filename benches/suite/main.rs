@@ -19,6 +19,7 @@ mod child;
 mod comparison;
 mod envoy_config;
 mod envoy_ratelimit;
+mod facts;
 mod faults;
 mod figures;
 mod fleet;
@@ -57,6 +58,7 @@ mod support {
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 use child::Server;
+use facts::Facts;
 use figures::Figures;
 use options::Options;
 use support::envoy::{NEWEST, is_fetched};
@@ -81,25 +83,14 @@ fn main() -> anyhow::Result<()> {
         println!("nothing is measured without --bench, which cargo bench adds");
         return Ok(());
     }
-    // Read first, so that the facts describe the measured state.
-    let mut facts = machine::facts();
-    if let Some(commit) = &options.before_commit {
-        facts.push(("weir, the build before", commit.clone()));
-    }
-    if let Some(commit) = &options.pauses_commit {
-        facts.push(("weir, the longest turn of a core thread", commit.clone()));
-    }
-    if let Some(program) = &options.envoy_ratelimit {
-        facts.push(("envoyproxy/ratelimit", envoy_ratelimit::version(program)?));
+    if options.only_page {
+        let facts = Facts::of_page(&options)?;
+        return write_again(&options, &facts, Figures::default());
     }
     let has_envoy = is_fetched(NEWEST);
-    if has_envoy {
-        facts.push(("Envoy", NEWEST.to_owned()));
-    }
+    // Read first, so that the facts describe the measured state.
+    let facts = Facts::of_this_run(&options, has_envoy.then_some(NEWEST))?;
     let folder = tempfile::tempdir()?;
-    if options.only_page {
-        return write_again(&options, facts, Figures::default());
-    }
     if options.only_faults {
         print!("\n{}", faults(&options, folder.path())?.csv());
         return Ok(());
@@ -117,7 +108,7 @@ fn main() -> anyhow::Result<()> {
     if options.only_envoy {
         let figures = requests_through_envoy(&options, folder.path(), options.rounds)?;
         print!("\n{}\n{}", through_envoy::table(&figures), figures.csv());
-        return write_again(&options, facts, figures);
+        return write_again(&options, &facts, figures);
     }
     if options.only_many_rules {
         let figures = many_rule_loads(&options, folder.path(), options.rounds)?;
@@ -131,12 +122,12 @@ fn main() -> anyhow::Result<()> {
     if options.only_resources {
         let figures = resources(&options, folder.path())?;
         print!("\n{}\n{}", size::tails(&figures), figures.csv());
-        return write_again(&options, facts, figures);
+        return write_again(&options, &facts, figures);
     }
     let mut figures = rounds::measure(&options, folder.path())?;
     if options.only_rounds {
         print!("\n{}", figures.csv());
-        return write_again(&options, facts, figures);
+        return write_again(&options, &facts, figures);
     }
     // A later section may fail, after many minutes.
     eprint!("\n{}", figures.csv());
@@ -154,18 +145,14 @@ fn main() -> anyhow::Result<()> {
     figures.join(in_process_decisions(&options)?);
     figures.join(resources(&options, folder.path())?);
     add_given(&options, &mut figures);
-    write_page(&options, facts, &figures)?;
+    write_page(&options, &facts, &figures)?;
     print!("\n{}", figures.csv());
     Ok(())
 }
 
 /// Writes the page from the figures of `--earlier` and from these, which replace those of the same name.
 /// Does nothing without `--earlier`.
-fn write_again(
-    options: &Options,
-    facts: Vec<(&'static str, String)>,
-    figures: Figures,
-) -> anyhow::Result<()> {
+fn write_again(options: &Options, facts: &Facts, figures: Figures) -> anyhow::Result<()> {
     let Some(file) = &options.earlier else { return Ok(()) };
     let mut all = read(file)?;
     all.replace(figures);
@@ -174,11 +161,7 @@ fn write_again(
 }
 
 /// Writes the page, with the figures of another machine if there are any.
-fn write_page(
-    options: &Options,
-    facts: Vec<(&'static str, String)>,
-    figures: &Figures,
-) -> anyhow::Result<()> {
+fn write_page(options: &Options, facts: &Facts, figures: &Figures) -> anyhow::Result<()> {
     let other = options.other_machine.as_deref().map(read).transpose()?;
     page::write(&options.docs, facts, figures, other.as_ref())
 }

@@ -48,7 +48,8 @@ pub(crate) struct Options {
     /// The CSV of a run on another machine. The page shows its targets beside those of this run.
     #[arg(long, value_name = "FILE")]
     pub(crate) other_machine: Option<PathBuf>,
-    /// Measures nothing. Writes the page again from the figures of `--earlier`, after its text was changed.
+    /// Measures nothing. Writes the page again from the figures of `--earlier`, after its text was changed. The
+    /// commits and the machine stay those of the page.
     #[arg(long, requires = "earlier")]
     pub(crate) only_page: bool,
     /// Only the rounds of the servers. Writes nothing.

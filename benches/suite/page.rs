@@ -1,6 +1,5 @@
 //! The generator of docs/design/performance.md with its charts and data in docs/design/performance/.
 
-use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
@@ -9,6 +8,7 @@ use weir_charts::{performance, short};
 
 use crate::comparison::{ACHIEVED_MIN, P50_MS_MAX};
 use crate::envoy_ratelimit::{ENVIRONMENT, PIPELINES};
+use crate::facts::Facts;
 use crate::faults::FAULTS;
 use crate::figures::Figures;
 use crate::fleet::{self, ENVOY_RATELIMIT, FLEETS, SERVICES};
@@ -16,13 +16,16 @@ use crate::{
     batches, before, chart_files, many_rules, saturated_peers, size, targets, through_envoy,
 };
 
+/// The name of the page.
+pub(crate) const PAGE: &str = "performance.md";
+
 /// The text around the figures.
 const TEXT: &str = include_str!("page.md");
 
 /// Writes the page. `other` are the figures of another machine.
 pub(crate) fn write(
     docs: &Path,
-    measured: Vec<(&str, String)>,
+    facts: &Facts,
     figures: &Figures,
     other: Option<&Figures>,
 ) -> anyhow::Result<()> {
@@ -32,12 +35,8 @@ pub(crate) fn write(
     fs::write(beside.join("figures.csv"), &csv)?;
     let charts = performance(&csv).map_err(Error::msg)?;
     chart_files::write(&beside, &charts)?;
-    let mut facts = String::new();
-    for (name, fact) in measured {
-        writeln!(facts, "| {name} | {fact} |")?;
-    }
     let page = TEXT
-        .replace("{{facts}}", facts.trim_end())
+        .replace("{{facts}}", facts.rows()?.trim_end())
         .replace("{{fallback}}", &shown(figures, "Redis: decided by fallback, %"))
         .replace("{{p50_max}}", &P50_MS_MAX.to_string())
         .replace("{{achieved_min}}", &ACHIEVED_MIN.to_string())
@@ -58,7 +57,7 @@ pub(crate) fn write(
         .replace("{{other}}", other_machine(figures, other).trim_end())
         .replace("{{tails}}", size::tails(figures).trim_end())
         .replace("{{algorithms}}", algorithms(figures).trim_end());
-    fs::write(docs.join("performance.md"), page)?;
+    fs::write(docs.join(PAGE), page)?;
     Ok(())
 }
 
