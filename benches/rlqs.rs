@@ -4,7 +4,8 @@
 //! `make bench-rlqs` runs it. It prints the tables of docs/design/rlqs.md in Markdown, and warnings on
 //! stderr.
 //!
-//!   cargo bench --bench rlqs -- [--rounds N] [--rate N] [--shape 1000x10] [--reload 1000x1000]
+//!   cargo bench --bench rlqs -- [--rounds N] [--rate N] [--shape 1000x10] [--redis 100x100-own]
+//!     [--reload 1000x1000]
 //!
 //! Each size of the first table has its own process, because an allocator keeps memory that it has had.
 
@@ -19,6 +20,7 @@ mod rlqs {
     pub(crate) mod envoys;
     pub(crate) mod fleet;
     pub(crate) mod in_process;
+    pub(crate) mod new_buckets;
     pub(crate) mod on_redis;
     pub(crate) mod reload;
     pub(crate) mod reports;
@@ -59,8 +61,12 @@ const SHAPES: [Shape; 4] = [
 /// The size through the binary.
 const THROUGH_BINARY: Shape = Shape { streams: 100, buckets: 100, own: false };
 
-/// The size on Redis.
-const ON_REDIS: Shape = Shape { streams: 100, buckets: 10, own: false };
+/// The sizes on Redis: few limits, many, and more than Redis can settle whenever they are due.
+const ON_REDIS: [Shape; 3] = [
+    Shape { streams: 100, buckets: 10, own: false },
+    Shape { streams: 100, buckets: 100, own: true },
+    Shape { streams: 100, buckets: 400, own: true },
+];
 
 /// Streams without buckets whose memory is measured.
 const STREAMS: usize = 100_000;
@@ -81,6 +87,9 @@ struct Options {
     /// Measure only the memory of streams without buckets.
     #[arg(long)]
     streams: bool,
+    /// Measure only this size on Redis: `100x100-own`.
+    #[arg(long)]
+    redis: Option<Shape>,
     /// Measure only reloads for the buckets of this size: `1000x1000`.
     #[arg(long)]
     reload: Option<Shape>,
@@ -103,6 +112,11 @@ fn main() -> anyhow::Result<()> {
     if options.streams {
         let bytes = in_process::stream_bytes(STREAMS)?;
         println!("An open stream without buckets takes {bytes:.0} bytes.");
+        return Ok(());
+    }
+    if let Some(shape) = options.redis {
+        println!("{}", on_redis::HEAD);
+        on_redis::rows(shape, rounds)?.iter().for_each(|row| println!("{row}"));
         return Ok(());
     }
     if let Some(shape) = options.reload {
@@ -136,8 +150,8 @@ fn main() -> anyhow::Result<()> {
     }
 
     println!("\n{}", on_redis::HEAD);
-    for row in on_redis::rows(ON_REDIS, rounds)? {
-        println!("{row}");
+    for shape in ON_REDIS {
+        on_redis::rows(shape, rounds)?.iter().for_each(|row| println!("{row}"));
     }
     Ok(())
 }

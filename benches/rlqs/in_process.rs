@@ -35,7 +35,7 @@ pub(crate) fn row(shape: Shape, rounds: usize) -> anyhow::Result<String> {
     for (what, of) in [("first", &first), ("steady", &steady), ("changing", &changing)] {
         warn_if_late(&format!("{shape}, {what} reports"), of);
     }
-    let limits = if shape.own { "own limits" } else { "the same limits" };
+    let limits = shape.limits();
     Ok(format!(
         "| {} Envoys with {} buckets each, {limits} | {:.1} us | {:.2} us | {:.2} us | {:.2} us | \
          {:.1} ms | {:.1} ms | {:.0} | {:.0} / {:.0} | {:.0} bytes |",

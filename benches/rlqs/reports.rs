@@ -71,6 +71,11 @@ impl Shape {
         self.streams * self.buckets
     }
 
+    /// Whose limits the buckets have, for a table.
+    pub(crate) fn limits(&self) -> &'static str {
+        if self.own { "own limits" } else { "the same limits" }
+    }
+
     /// A rule file with one limit per tenant, as large as the mean demand of all Envoys that have the
     /// tenant.
     pub(crate) fn rules(&self) -> String {
