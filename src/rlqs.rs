@@ -13,7 +13,8 @@
 //!   same bounds and places.
 //! - The quotas: `engine.rs` has them, each in a `quota_shard.rs`. `counter_quota.rs` connects a quota with
 //!   its ledger and its `member.rs`. `driver.rs` is the thread that settles them by `settling.rs`, in the order
-//!   of `due_quotas.rs`, with Redis through `shared_ledger.rs`, and gives them new rules by `reloading.rs`.
+//!   of `due_quotas.rs`, with Redis by `ledger_calls.rs` through `shared_ledger.rs`, and gives them new rules by
+//!   `reloading.rs`.
 //! - Callers of ShouldRateLimit: `divided_check.rs` decides them by the share of this process, which
 //!   `local_holder.rs` has as `tokens.rs`. `divided_rule_ids.rs` says which rules are divided.
 //! - Bounds: `client_budget.rs` (of client addresses), `holder_budget.rs`, both with `lingering.rs`, and
@@ -43,6 +44,7 @@ mod holder_budget;
 mod holder_identity;
 mod id_error;
 mod instance_names;
+mod ledger_calls;
 mod lingering;
 mod local_holder;
 mod member;

@@ -111,6 +111,11 @@ impl SettlementPace {
         self.calls_end = end.min(now.saturating_add(longest));
     }
 
+    /// The holders that the last settlement found.
+    pub fn holders(&self) -> usize {
+        self.holders
+    }
+
     /// Begins the pause after a settlement with this number of holders.
     pub fn settled(&mut self, holders: usize, now: Micros) {
         self.holders = holders;

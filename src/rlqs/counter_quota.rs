@@ -232,6 +232,11 @@ impl CounterQuota {
         &self.members
     }
 
+    /// The holders of all instances, as far as they are known.
+    pub(super) fn holders(&self) -> usize {
+        self.pace.holders().max(self.members.len())
+    }
+
     /// Own holders with their shares and wants.
     pub(super) fn shares(&self) -> impl Iterator<Item = (HolderId, u64, u64)> {
         self.group.shares()

@@ -7,19 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
 
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{Interval, MissedTickBehavior, Sleep, interval, sleep};
 
 use super::engine::{QuotaEngine, SHARDS};
+use super::ledger_calls::LedgerCalls;
 use super::reloading::QUOTAS_PER_LOCK;
-use super::settling::LedgerCall;
-use crate::key::{CounterKey, RuleId};
-use crate::quota::LedgerSnapshot;
-use crate::store_error::StoreError;
+use crate::key::RuleId;
 use crate::time::Micros;
 
 /// Time between two rounds of settlements without a new holder.
@@ -36,10 +32,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// holders of rules are left that are not divided any longer.
 const LOCAL_TICKS: usize = 20;
 
-/// Settlements that wait for the shared ledger at a time.
-const IN_FLIGHT_MAX: usize = 256;
-
-/// Passes over the shards in one round. A pass settles at most [`QUOTAS_PER_LOCK`] quotas of each.
+/// Passes over the shards in one round. A pass settles a few quotas of each.
 const PASSES_MAX: usize = 4;
 
 /// Time between two reads of the announced rules.
@@ -53,9 +46,6 @@ const ANNOUNCEMENT_TTL: Micros = Micros::from_secs(60);
 
 /// Pause after a failure of the driver itself.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
-
-/// The result of one settlement: the counter, the group's instant at which it was sent, and the reply.
-type LedgerReply = (CounterKey, Micros, Result<LedgerSnapshot, StoreError>);
 
 /// The running thread. It stops when this value is dropped.
 #[derive(Debug)]
@@ -112,7 +102,7 @@ async fn run(engine: Arc<QuotaEngine>) {
     engine.fail_calls(engine.clock.now());
     let mut ticks = ticks(TICK);
     let (mut number, mut first, mut is_idle) = (0, 0, false);
-    let mut replies: FuturesUnordered<BoxFuture<'static, LedgerReply>> = FuturesUnordered::new();
+    let mut calls = LedgerCalls::new(engine.clone());
     // The next round between two ticks. Replies are taken while it waits.
     let mut pause = pin!(sleep(PAUSE));
     let mut is_planned = false;
@@ -134,17 +124,21 @@ async fn run(engine: Arc<QuotaEngine>) {
                 plan(&mut is_planned, pause.as_mut());
                 continue;
             }
-            Some(reply) = replies.next(), if !replies.is_empty() => {
-                finish(&engine, reply);
-                while let Some(Some(reply)) = replies.next().now_or_never() {
-                    finish(&engine, reply);
+            Some(reply) = calls.next() => {
+                // Others wait for the place of this call, and need no pause.
+                let had_room = calls.has_room();
+                calls.finish(reply);
+                while let Some(Some(reply)) = calls.next().now_or_never() {
+                    calls.finish(reply);
                 }
-                // A quota that needs a second settlement gets it with the others, and so do those that waited.
-                plan(&mut is_planned, pause.as_mut());
-                continue;
+                if had_room {
+                    // A quota that needs a second settlement gets it with the others.
+                    plan(&mut is_planned, pause.as_mut());
+                    continue;
+                }
             }
         }
-        let (next, is_over) = settle_round(&engine, &mut replies, first).await;
+        let (next, is_over) = settle_round(&engine, &mut calls, first).await;
         first = next;
         if !is_over {
             plan(&mut is_planned, pause.as_mut());
@@ -157,10 +151,6 @@ fn plan(is_planned: &mut bool, mut pause: Pin<&mut Sleep>) {
     if !replace(is_planned, true) {
         pause.set(sleep(PAUSE));
     }
-}
-
-fn finish(engine: &QuotaEngine, (key, sent_at, result): LedgerReply) {
-    engine.finish_call(&key, sent_at, result, engine.clock.now());
 }
 
 /// The work of one tick apart from settlements.
@@ -188,47 +178,35 @@ async fn reload(engine: &QuotaEngine) {
     engine.announce_rules(&new);
 }
 
-/// Settles the quotas that are due, from the shard `first` on. With a shared ledger at most
-/// [`IN_FLIGHT_MAX`] settlements wait; the other quotas stay due. Returns the shard to begin with the
-/// next time, and whether nothing is left to do before a reply, a tick or a wake-up.
+/// Settles the quotas that are due, from the shard `first` on, while there is room for `calls`; the other quotas
+/// stay due. Returns the shard to begin with the next time, and whether nothing is left to do before a reply, a
+/// tick or a wake-up.
 ///
 /// Reports may make quotas due faster than they are settled, so a round has an end: rules and expiries wait for it.
 async fn settle_round(
-    engine: &Arc<QuotaEngine>,
-    replies: &mut FuturesUnordered<BoxFuture<'static, LedgerReply>>,
+    engine: &QuotaEngine,
+    calls: &mut LedgerCalls,
     first: usize,
 ) -> (usize, bool) {
-    let mut calls = Vec::new();
+    let mut new = Vec::new();
     let mut waiting: Vec<usize> = (first..first + SHARDS).collect();
     for _ in 0..PASSES_MAX {
         // Each shard in turn: a stream that waits for a lock gets it before the next quotas of that shard.
         let mut left = Vec::new();
         for shard in waiting {
-            if replies.len() >= IN_FLIGHT_MAX {
+            if !calls.has_room() {
                 return (shard % SHARDS, true);
             }
-            if engine.settle_due(shard, engine.clock.now(), &mut calls) {
+            if engine.settle_due(shard, engine.clock.now(), &mut new) {
                 left.push(shard);
                 yield_now().await;
             }
-            for call in calls.drain(..) {
-                replies.push(Box::pin(send(engine.clone(), call)));
-            }
+            new.drain(..).for_each(|call| calls.send(call));
         }
         waiting = left;
     }
     let next = waiting.first().map_or(first, |shard| shard % SHARDS);
     (next, waiting.is_empty())
-}
-
-/// Sends one settlement.
-async fn send(engine: Arc<QuotaEngine>, call: LedgerCall) -> LedgerReply {
-    let LedgerCall { key, call } = call;
-    let result = match &engine.ledger {
-        Some(ledger) => ledger.settle(&key, &call.settlement).await,
-        None => Err(StoreError::Unreachable),
-    };
-    (key, call.sent_at, result)
 }
 
 /// Announces the divided rules of this process, and reads those of all instances. A failure changes

@@ -20,6 +20,8 @@ const MEMBERS_PER_LOCK: usize = 100;
 pub(super) struct LedgerCall {
     pub(super) key: CounterKey,
     pub(super) call: SettlementCall,
+    /// The holders of all instances, as far as they are known.
+    pub(super) holders: usize,
 }
 
 impl QuotaEngine {
@@ -44,7 +46,8 @@ impl QuotaEngine {
             if self.ledger.is_some() {
                 let at = quota.group_time(now, self.offset(&key, now));
                 let call = quota.next_call(now, at, &self.metrics, &mut local);
-                calls.extend(call.map(|call| LedgerCall { key, call }));
+                let holders = quota.holders();
+                calls.extend(call.map(|call| LedgerCall { key, call, holders }));
             } else {
                 quota.settle_in_memory(now, &self.metrics, &mut local);
             }

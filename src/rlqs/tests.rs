@@ -171,7 +171,7 @@ impl Process {
             if calls.is_empty() {
                 return;
             }
-            for LedgerCall { key, call } in calls {
+            for LedgerCall { key, call, .. } in calls {
                 let ledger = self.engine.ledger.clone().expect("a shared ledger");
                 let reply = ledger.settle(&key, &call.settlement);
                 let result = reply.now_or_never().expect("a fake store answers at once");

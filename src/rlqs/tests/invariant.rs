@@ -44,7 +44,7 @@ fn settle_once(process: &Process) {
     let counter = process.counter("a");
     calls.retain(|LedgerCall { key, .. }| *key == counter);
     assert_eq!(calls.len(), 1);
-    for LedgerCall { key, call } in calls {
+    for LedgerCall { key, call, .. } in calls {
         let ledger = engine.ledger.clone().expect("a shared ledger");
         let reply = ledger.settle(&key, &call.settlement).now_or_never();
         engine.finish_call(&key, call.sent_at, reply.expect("an answer"), now);
