@@ -28,8 +28,9 @@ RULES = "domain: bench\ndescriptors:\n- { key: tenant, rate_limit: { unit: hour,
 PARTS = [
     ("copies and comparisons of memory", r"/sysdeps/.*mem(cpy|move|set|cmp)"),
     ("allocation", r"jemalloc|_rjem|/malloc/"),
-    ("HTTP/2", r"weir[-_]http2|/server/(grpc|listener|acceptor)"),
-    ("decoding and encoding", r"/server/rls|/proto[/.]|prost|/generated/|/out/envoy|/descriptor"),
+    ("HTTP/2", r"weir[-_]http2"),
+    ("from a stream of HTTP/2 to a request and back", r"/server/(grpc|listener|acceptor)|/server/rls/handler"),
+    ("decoding and encoding", r"/server/rls/|/proto[/.]|prost|/generated/|/out/envoy|/src/descriptor"),
     ("counters", r"/store[/.]|/step[/.]|/algorithm[/.]|/sharded|/time[/.]|/app/background"),
     ("rules and decisions", r"/(rules|limiter|decision|limit|modes|plans)[/.]|/key[/.]|siphasher|/app/service"),
     ("metrics and log", r"/telemetry|/usage|/histogram|/atomic_count|/request_log|/sampling|/decision_record"),
@@ -70,7 +71,8 @@ def costs_of(lines):
 
 def part_of(file, function):
     """The part of the program that a line of `file` in `function` belongs to."""
-    texts = [function.replace("::", "/")] if GENERAL.search(file) else [file, function.replace("::", "/")]
+    function = "/" + function.replace("::", "/")
+    texts = [function] if GENERAL.search(file) else [file, function]
     found = (part for text in texts for part, pattern in PARTS if re.search(pattern, text))
     return next(found, OTHER)
 

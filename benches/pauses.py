@@ -13,9 +13,10 @@ It prints the longest turns. The time in which the scheduler ran another thread 
 how busy the machine was. Time in which the thread itself waited, for a lock or for memory, is part of the turn, up
 to the instant at which another thread ended the wait. The longest waits are printed with what that thread did
 meanwhile. Part of a turn is also time in which the processor did nothing for this machine: interrupts, and the
-hypervisor. `steal` of /proc/stat counts only a part of that, in steps of 10 ms. So controls run before and after the
-load, each for half as long: on each core a loop that does nothing but read the CPU time of its thread. Its longest
-step is a pause of the machine.
+hypervisor. `steal` of /proc/stat counts only a part of that, in steps of 10 ms. So samples tell how long the thread
+ran: what a turn has over its samples and waits, the machine has taken. And controls run before and after the load,
+each for half as long: on each core a loop that does nothing but read the CPU time of its thread. Its longest step is
+a pause of the machine.
 
 It needs root, perf, and tracefs at /sys/kernel/tracing.
 """
@@ -31,7 +32,7 @@ import tempfile
 import threading
 import time
 
-from turns import THREADS, longest_waits, lost_of, threads_of, turns_of
+from turns import THREADS, Samples, longest_waits, lost_of, threads_of, turns_of
 from weir_process import TIMEOUT, Weir
 
 RATE = 5_000
@@ -42,6 +43,8 @@ RULES = 10_000
 LONGEST = 5
 # Seconds between two looks at what the hypervisor took.
 SAMPLE = 0.1
+# Samples of the threads.
+SAMPLES_PER_SECOND = 8_000
 # Steps of the control that are counted, in nanoseconds.
 STEP_MIN = 100_000
 
@@ -109,10 +112,10 @@ class StealSamples:
             self.samples.append((time.clock_gettime(time.CLOCK_MONOTONIC), steal()))
 
     def around(self, began, ended):
-        """What it took in the samples from `began` to `ended`, on all cores."""
+        """What it took in the samples from `began` to `ended`, on all cores. None: a sample is missing."""
         before = [taken for at, taken in self.samples if at <= began]
         after = [taken for at, taken in self.samples if at >= ended]
-        return after[0] - before[-1] if before and after else 0.0
+        return after[0] - before[-1] if before and after else None
 
 
 def rule_file(folder, number):
@@ -134,10 +137,25 @@ def record_command(data, seconds):
     command = ["perf", "record", "--quiet", "-k", "CLOCK_MONOTONIC", "-a", "-m", "4096", "-o", str(data)]
     # Of all threads of weir: one of them ends the wait of another.
     command += ["-e", "sched:sched_switch", "--filter", 'prev_comm ~ "weir*" || next_comm ~ "weir*"']
-    command += ["-e", "sched:sched_waking", "--filter", f'comm ~ "{THREADS}"']
-    for event in ("sys_exit_epoll_wait", "sys_enter_epoll_wait"):
+    command += ["-e", "sched:sched_waking", "--filter", 'comm ~ "weir*"']
+    for event in ("sys_exit_epoll_wait", "sys_enter_epoll_wait", "sys_enter_futex", "sys_exit_futex"):
         command += ["-e", f"syscalls:{event}", "--filter", f'comm ~ "{THREADS}"']
     return [*command, "--", "sleep", str(seconds)]
+
+
+def sample_command(data, pid, seconds):
+    """The command that samples when the threads of a process run. The clock of a processor that the hypervisor has
+    taken away stands still."""
+    command = ["perf", "record", "--quiet", "-k", "CLOCK_MONOTONIC", "-m", "1024", "-o", str(data)]
+    command += ["-e", "cpu-clock", "-F", str(SAMPLES_PER_SECOND), "-p", str(pid)]
+    return [*command, "--", "sleep", str(seconds)]
+
+
+def printed(data, fields):
+    """The lines of `perf script`."""
+    command = ["perf", "script", "-i", str(data), "--show-lost-events", "-F", fields]
+    script = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return script.stdout.splitlines()
 
 
 def long_steps(readings):
@@ -178,15 +196,16 @@ def control(seconds):
 
 
 def measure(binary, seconds):
-    """Runs the loads and returns the lines of the trace, and the instants of the reloads."""
+    """Runs the loads and returns the lines of the trace, the samples, and the instants of the reloads."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         rule_file(folder, 0)
-        data = folder / "perf.data"
+        data, sampled = folder / "perf.data", folder / "samples.data"
         settings = {"WEIR__STORE__MAX_COUNTERS": "20000000"}
         with Weir(binary, str(folder / "rules.yaml"), settings) as weir, Processes() as processes:
             address = "{}:{}".format(*weir.grpc)
             processes.start(record_command(data, seconds + 4))
+            processes.start(sample_command(sampled, weir.pid, seconds + 4))
             bench = [binary, "bench", "--addr", address, "--domain", "bench", "--connections", "8"]
             processes.start(
                 [*bench, "--rate", str(RATE), "--duration", str(seconds), "tenant=t{n}"], stdout=subprocess.DEVNULL)
@@ -202,18 +221,16 @@ def measure(binary, seconds):
                 rule_file(folder, number)
             while not processes.are_done():
                 time.sleep(0.1)
-        script = subprocess.run(
-            ["perf", "script", "-i", str(data), "--show-lost-events", "-F", "comm,tid,time,event,trace"],
-            check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        return script.stdout.splitlines(), reloads
+        lines = printed(data, "comm,tid,time,event,trace")
+        return lines, Samples(printed(sampled, "comm,tid,time"), SAMPLES_PER_SECOND), reloads
 
 
 def main():
     seconds = int(sys.argv[2]) if len(sys.argv) > 2 else 60
     before = control(seconds / 2)
     stolen = steal()
-    with StealSamples() as samples:
-        lines, reloads = measure(sys.argv[1], seconds)
+    with StealSamples() as steals:
+        lines, samples, reloads = measure(sys.argv[1], seconds)
     stolen = steal() - stolen
     after = control(seconds / 2)
     threads = threads_of(lines)
@@ -231,13 +248,21 @@ def main():
         since = [longest[2] - reload for reload in reloads if longest[2] >= reload]
         reloaded = f"{min(since):.2f}" if since else "before the first"
         print(f"| {name} | {len(busy)} | {at(0.99):.0f} | {at(0.9999):.0f} | {longest[0] * 1e6:.0f} | {reloaded} |")
-    print(f"\nThe hypervisor took {stolen:.2f} s. The longest turns, us, of it waiting, other threads on the core")
-    print("meanwhile, and what the hypervisor took of all cores in that tenth of a second:")
-    taken = lambda turn: samples.around(turn[2], turn[2] + turn[0] + turn[1])
-    shown = lambda turn: f"- {turn[0] * 1e6:.0f}, {turn[3] * 1e6:.0f}, {turn[1] * 1e6:.0f}, {taken(turn) * 1e6:.0f}"
-    print("\n".join(map(shown, every[:LONGEST])))
-    print("and those with no time of the hypervisor:")
-    print("\n".join(map(shown, itertools.islice((turn for turn in every if not taken(turn)), LONGEST))))
+    print(f"\nThe hypervisor took {stolen:.2f} s. The longest turns:\n")
+    head = ["turn, us", "waits", "ran, by samples", "other threads on its core meanwhile"]
+    print("| " + " | ".join([*head, "hypervisor, of all cores in that tenth of a second"]) + " |")
+    print("| --- | --- | --- | --- | --- |")
+    taken = lambda turn: steals.around(turn[2], turn[2] + turn[0] + turn[1])
+
+    def row(turn):
+        busy, preempted, began, waited, name = turn
+        ran = samples.ran(name, began, began + busy + preempted)
+        us = lambda value: "unknown" if value is None else f"{value * 1e6:.0f}"
+        return "| " + " | ".join(map(us, [busy, waited, ran, preempted, taken(turn)])) + " |"
+
+    print("\n".join(map(row, every[:LONGEST])))
+    print("\nThose in whose tenth of a second the hypervisor took nothing, by its steps of 10 ms:\n")
+    print("\n".join(map(row, itertools.islice((turn for turn in every if taken(turn) == 0), LONGEST))))
     print("\nThe longest waits of turns, us, with the thread that ended each and what it did meanwhile:")
     print("\n".join(longest_waits(threads, LONGEST)) or "none")
     print("\nThe longest steps of a loop that does nothing, without other threads on its core, us")

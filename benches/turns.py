@@ -3,9 +3,13 @@
 A turn is the time of a core thread between two waits for its connections.
 """
 
+import bisect
 import re
 
 THREADS = "weir-worker*"
+
+# The trace may have the end of a wait before its begin, by less than this many seconds.
+EARLY_MAX = 1e-4
 
 # The name of a task may have spaces.
 LINE = re.compile(r"^\s*(.+?)\s+(\d+)\s+([\d.]+):\s+(\S+?):\s+(.*)$")
@@ -22,6 +26,8 @@ class Absence:
         # A thread that is not ready waits, until it is woken.
         self.ready_from = since if is_ready else None
         self.waker = None
+        # Whether it waits in futex(2), as for a lock.
+        self.is_futex = False
         # The task that ran instead of it, at first.
         self.other = other
         self.until = None
@@ -44,6 +50,9 @@ class Thread:
     def __init__(self):
         self.began = None
         self.left = None
+        self.is_in_futex = False
+        # The last time at which another thread ended a wait that had not begun by the trace, and that thread.
+        self.early = None
         self.absences = []
         self.preempted = 0.0
         self.waited = 0.0
@@ -57,22 +66,28 @@ class Thread:
 
     def switched_out(self, now, state, other):
         self.left = Absence(now, state.startswith("R"), other)
+        self.left.is_futex = self.is_in_futex
+        if self.left.ready_from is None and self.early is not None and now - self.early[0] < EARLY_MAX:
+            self.left.ready_from, self.left.waker = now, self.early[1]
+        self.early = None
 
     def woken(self, now, waker):
-        if self.left is not None and self.left.ready_from is None:
+        if self.left is None:
+            self.early = (now, waker)
+        elif self.left.ready_from is None:
             self.left.ready_from, self.left.waker = now, waker
 
     def switched_in(self, now):
         if self.left is None:
             return
         absence, self.left = self.left, None
-        absence.until = now
+        absence.until, self.early = now, None
         self.absences.append(absence)
         if self.began is None:
             return
         self.preempted += absence.ready()
         self.waited += absence.waited()
-        if absence.waker is not None:
+        if absence.waited() > 0:
             self.waits.append(absence)
 
     def end(self, now):
@@ -104,6 +119,8 @@ def threads_of(lines):
             woken = WAKING.search(fields)
             if woken:
                 of(*woken.groups()).woken(now, f"{name} {pid}")
+        elif event.endswith("futex"):
+            of(name, pid).is_in_futex = "sys_enter" in event
         elif "sys_exit_epoll" in event:
             of(name, pid).begin(now)
         elif "sys_enter_epoll" in event:
@@ -112,9 +129,9 @@ def threads_of(lines):
 
 
 def turns_of(threads):
-    """The turns of every core thread of `threads`, the longest first."""
-    every = (turn for name, thread in threads.items() if name.startswith("weir-worker") for turn in thread.turns)
-    return sorted(every, reverse=True)
+    """The turns of every core thread of `threads` with its name, the longest first."""
+    core = ((name, thread) for name, thread in threads.items() if name.startswith("weir-worker"))
+    return sorted(((*turn, name) for name, thread in core for turn in thread.turns), reverse=True)
 
 
 def longest_waits(threads, count):
@@ -131,7 +148,11 @@ def longest_waits(threads, count):
 
 def _shown(name, wait, waker):
     us = lambda seconds: round(seconds * 1e6)
-    line = f"- {name} waited {us(wait.waited())}, and ran {us(wait.ready())} later: {wait.waker} ended it"
+    place = " in futex(2)" if wait.is_futex else ""
+    line = f"- {name} waited {us(wait.waited())}{place}, and ran {us(wait.ready())} later"
+    if wait.waker is None:
+        return f"{line}; no thread is known that ended it"
+    line = f"{line}: {wait.waker} ended it"
     if waker is None:
         return line
     since, until = wait.since, wait.ready_from
@@ -141,6 +162,25 @@ def _shown(name, wait, waker):
     others = sorted({absence.other for absence in meanwhile if absence.ready(since, until) > 0})
     instead = f" ({', '.join(others)} ran)" if others else ""
     return f"{line}, which ran {us(until - since - ready - waited)}, was ready {us(ready)}{instead}, and waited {us(waited)}"
+
+
+class Samples:
+    """When threads ran: samples of their processor's clock, `per_second` of them."""
+
+    LINE = re.compile(r"^\s*(.+?)\s+(\d+)\s+([\d.]+):\s*$")
+
+    def __init__(self, lines, per_second):
+        self.per_second = per_second
+        self.times = {}
+        for line in lines:
+            found = Samples.LINE.match(line)
+            if found:
+                self.times.setdefault(f"{found[1]} {found[2]}", []).append(float(found[3]))
+
+    def ran(self, name, since, until):
+        """How many seconds the thread ran, from `since` to `until`."""
+        times = self.times.get(name, [])
+        return (bisect.bisect_right(times, until) - bisect.bisect_left(times, since)) / self.per_second
 
 
 def lost_of(lines):

@@ -35,13 +35,8 @@ fn=(3) __memcpy_avx_unaligned_erms
 totals: 1070
 ";
 
-#[test]
-fn instructions_are_counted_by_part() {
-    let program = "
-import json, sys, instructions
-costs = instructions.costs_of(sys.argv[1].splitlines())
-print(json.dumps(list(instructions.table(costs, 10))))
-";
+/// What a program that may import `instructions` prints as JSON.
+fn printed(program: &str) -> Value {
     let output = Command::new("python3")
         .args(["-B", "-c", program, PROFILE])
         .env("PYTHONPATH", "benches:tests/support")
@@ -50,7 +45,16 @@ print(json.dumps(list(instructions.table(costs, 10))))
         .expect("python3, which `make test` needs");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {errors}", output.status);
-    let printed: Value = serde_json::from_slice(&output.stdout).expect("the program prints JSON");
+    serde_json::from_slice(&output.stdout).expect("the program prints JSON")
+}
+
+#[test]
+fn instructions_are_counted_by_part() {
+    let program = "
+import json, sys, instructions
+costs = instructions.costs_of(sys.argv[1].splitlines())
+print(json.dumps(list(instructions.table(costs, 10))))
+";
     let table = [
         "| part | instructions per call | of all, % |",
         "| --- | --- | --- |",
@@ -59,5 +63,43 @@ print(json.dumps(list(instructions.table(costs, 10))))
         "| rules and decisions | 6 | 6 |",
         "| all | 107 | 100 |",
     ];
-    assert_eq!(printed, json!(table));
+    assert_eq!(printed(program), json!(table));
+}
+
+#[test]
+fn files_and_functions_belong_to_parts() {
+    let program = "
+import json, instructions
+general = '/rustc/1/library/core/src/option.rs'
+print(json.dumps([instructions.part_of(*line) for line in [
+    ('/weir/crates/weir-http2/src/receiver.rs', 'weir_http2::receiver::frame'),
+    (general, 'weir_http2::receiver::frame'),
+    ('/weir/src/server/grpc/dispatch.rs', 'weir::server::grpc::dispatch::start'),
+    (general, 'weir::server::rls::handler::handle::{{closure}}'),
+    ('/weir/src/server/rls/decode.rs', 'weir::server::rls::handler::handle::{{closure}}'),
+    ('/cargo/prost-0.14.4/src/encoding/varint.rs', 'weir::proto::wire::next'),
+    ('/weir/src/limiter/resolve.rs', 'weir::limiter::resolve::descriptor'),
+    (general, 'weir::limiter::resolve::descriptor'),
+    ('/weir/src/step/plan.rs', 'weir::limiter::check'),
+    (general, 'core::str::converts::from_utf8'),
+    ('???', '_rjem_je_arena_ralloc'),
+]]))
+";
+    let (calls, coding) =
+        ("from a stream of HTTP/2 to a request and back", "decoding and encoding");
+    let (rules, other) = ("rules and decisions", "other");
+    let parts = [
+        "HTTP/2",
+        "HTTP/2",
+        calls,
+        calls,
+        coding,
+        coding,
+        rules,
+        rules,
+        "counters",
+        other,
+        "allocation",
+    ];
+    assert_eq!(printed(program), json!(parts));
 }
