@@ -1,23 +1,8 @@
 //! `make image-size`: what benches/image_size.py reads from Debian's index and from a package, without a network.
 
-use std::process::Command;
+use serde_json::json;
 
-use serde_json::{Value, json};
-
-use crate::page_commands::text::root;
-
-/// What a program that may import `image_size` prints as JSON.
-fn printed(program: &str) -> Value {
-    let output = Command::new("python3")
-        .args(["-B", "-c", program])
-        .env("PYTHONPATH", "benches")
-        .current_dir(root())
-        .output()
-        .expect("python3, which `make test` needs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {errors}", output.status);
-    serde_json::from_slice(&output.stdout).expect("the program prints JSON")
-}
+use crate::python::printed;
 
 /// A package is an ar archive: the part before its data has an odd size, so a byte follows it.
 #[test]
@@ -40,7 +25,7 @@ package = b'!<arch>\\n' + part('debian-binary/', b'2.0\\n') + part('control.tar'
     + part('data.tar.xz', lzma.compress(tar.getvalue()))
 print(json.dumps(image_size.files_of(image_size.data_of(package))))
 ";
-    assert_eq!(printed(program), json!(1234));
+    assert_eq!(printed(program, &[]), json!(1234));
 }
 
 #[test]
@@ -59,5 +44,5 @@ print(json.dumps(found))
 ";
     let missing = "Debian 13 has no package netbase: see the lists of distroless";
     let places = json!({ "libc6": ["pool/c", "ab"], "netbase": ["pool/n", "cd"] });
-    assert_eq!(printed(program), json!([missing, places]));
+    assert_eq!(printed(program, &[]), json!([missing, places]));
 }

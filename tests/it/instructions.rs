@@ -1,10 +1,8 @@
 //! `make instructions`: what benches/instructions.py reads from a file of callgrind.
 
-use std::process::Command;
+use serde_json::json;
 
-use serde_json::{Value, json};
-
-use crate::page_commands::text::root;
+use crate::python::printed;
 
 /// Two functions. The first one has a line of the standard library and one of the second function's file in it, and
 /// calls the second one for 1000 instructions, which are counted there.
@@ -35,19 +33,6 @@ fn=(3) __memcpy_avx_unaligned_erms
 totals: 1070
 ";
 
-/// What a program that may import `instructions` prints as JSON.
-fn printed(program: &str) -> Value {
-    let output = Command::new("python3")
-        .args(["-B", "-c", program, PROFILE])
-        .env("PYTHONPATH", "benches:tests/support")
-        .current_dir(root())
-        .output()
-        .expect("python3, which `make test` needs");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {errors}", output.status);
-    serde_json::from_slice(&output.stdout).expect("the program prints JSON")
-}
-
 #[test]
 fn instructions_are_counted_by_part() {
     let program = "
@@ -63,7 +48,7 @@ print(json.dumps(list(instructions.table(costs, 10))))
         "| rules and decisions | 6 | 6 |",
         "| all | 107 | 100 |",
     ];
-    assert_eq!(printed(program), json!(table));
+    assert_eq!(printed(program, &[PROFILE]), json!(table));
 }
 
 #[test]
@@ -101,5 +86,5 @@ print(json.dumps([instructions.part_of(*line) for line in [
         other,
         "allocation",
     ];
-    assert_eq!(printed(program), json!(parts));
+    assert_eq!(printed(program, &[]), json!(parts));
 }

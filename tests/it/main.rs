@@ -40,6 +40,7 @@ mod pauses;
 mod plan;
 mod plans;
 mod plans_http;
+mod python;
 mod quotas;
 mod reload;
 mod replay;

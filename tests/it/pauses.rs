@@ -1,29 +1,8 @@
 //! `make pauses`: what benches/pauses.py reads from a trace, and how its processes end.
 
-use std::process::{Command, Output};
+use serde_json::json;
 
-use serde_json::{Value, json};
-
-use crate::page_commands::text::root;
-
-/// Runs a program of Python that may import `pauses`.
-fn python(program: &str, arguments: &[&str]) -> Output {
-    Command::new("python3")
-        .args(["-B", "-c", program])
-        .args(arguments)
-        .env("PYTHONPATH", "benches:tests/support")
-        .current_dir(root())
-        .output()
-        .expect("python3, which `make test` needs")
-}
-
-/// The JSON that a program prints.
-fn printed(program: &str, arguments: &[&str]) -> Value {
-    let output = python(program, arguments);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {errors}", output.status);
-    serde_json::from_slice(&output.stdout).expect("the program prints JSON")
-}
+use crate::python::{printed, python};
 
 /// Three turns of a core thread. In the first one, other tasks run from 10.25 s to 10.5 s. A switch from one
 /// of them has its name, which has spaces. In the third one, it waits from 13.25 s until another core thread
