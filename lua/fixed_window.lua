@@ -13,13 +13,13 @@ local ALREADY_ADMITTED = 2 ^ 53
 
 -- The fast path: see `run_one` in fast_path.lua.
 local function take_one(argument, raw)
-  local kind, _, act, count_denied, now, hits, start, ends, limit =
-    parse('>BBBBI7I7I7I7I7', argument)
+  local kind, act, count_denied, now, hits, start, ends, limit =
+    parse('>I2BBI7I7I7I7I7', argument) -- the number of tiers is part of `kind`
   local count, since, kept_until = 0, start, -1
   if raw ~= '' then
     if #raw ~= VALUE_SIZE then return end
-    local stored_kind, tiers, stored_count, stored_start, stored_until = parse('>BBI7I7I7', raw)
-    if stored_kind ~= kind or tiers ~= 1 then return end
+    local stored_kind, stored_count, stored_start, stored_until = parse('>I2I7I7I7', raw)
+    if stored_kind ~= kind then return end
     if stored_start >= start then count, since = stored_count, stored_start end
     kept_until = stored_until
   end

@@ -29,13 +29,14 @@ end
 
 -- The fast path: see `run_one` in fast_path.lua.
 local function take_one(argument, raw)
-  local kind, _, act, count_denied, at, hits, now, parts, cost, cost_part, latest_allowed,
-    latest_allowed_part, latest_denied, latest_denied_part = parse('>BBBBI7I7I7I7I7I7I7I7I7I7', argument)
+  -- The number of tiers is part of `kind`.
+  local kind, act, count_denied, at, hits, now, parts, cost, cost_part, latest_allowed,
+    latest_allowed_part, latest_denied, latest_denied_part = parse('>I2BBI7I7I7I7I7I7I7I7I7I7', argument)
   local micros, part, kept_until = now, 0, -1
   if raw ~= '' then
     if #raw ~= VALUE_SIZE then return end
-    local stored_kind, tiers, stored, stored_part, stored_until = parse('>BBI7I7I7', raw)
-    if stored_kind ~= kind or tiers ~= 1 or stored_part >= parts then return end
+    local stored_kind, stored, stored_part, stored_until = parse('>I2I7I7I7', raw)
+    if stored_kind ~= kind or stored_part >= parts then return end
     if stored >= now then micros, part = stored, stored_part end
     kept_until = stored_until
   end

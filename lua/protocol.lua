@@ -16,6 +16,8 @@
 --                                    only for OPEN and CLOSE
 -- runs[#keys + 1]  if present, every counter is named once and no value is large, so one MGET may read
 --          all of them
+-- If there are fewer runs than keys, this holds too. Then each run is for a group of counters, and the last
+-- element has the number of counters of each group, 2 bytes each, in the order of the keys.
 -- Returns  one string, step by step in the order of the runs: per tier 1 byte, 1 if it allows the hits
 --          and 0 if not; then per tier its numbers, 7 bytes each. A step on an unreadable value gets
 --          UNREADABLE and does not run; if its run is alone in the call, the call returns the error. All

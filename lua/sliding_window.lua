@@ -24,14 +24,14 @@ end
 
 -- The fast path: see `run_one` in fast_path.lua.
 local function take_one(argument, raw)
-  local kind, _, act, count_denied, now, hits, start, window, rest, limit =
-    parse('>BBBBI7I7I7I7I7I7', argument)
+  local kind, act, count_denied, now, hits, start, window, rest, limit =
+    parse('>I2BBI7I7I7I7I7I7', argument) -- the number of tiers is part of `kind`
   local current, previous, kept_until = 0, 0, -1
   if raw ~= '' then
     if #raw ~= VALUE_SIZE then return end
-    local stored_kind, tiers, stored_current, stored_previous, stored_start, stored_until =
-      parse('>BBI7I7I7I7', raw)
-    if stored_kind ~= kind or tiers ~= 1 or stored_start > start then return end
+    local stored_kind, stored_current, stored_previous, stored_start, stored_until =
+      parse('>I2I7I7I7I7', raw)
+    if stored_kind ~= kind or stored_start > start then return end
     if stored_start == start then current, previous = stored_current, stored_previous
     elseif stored_start + window == start then previous = stored_current end
     kept_until = stored_until

@@ -88,6 +88,8 @@ impl Redis {
         }
         let pipeline = (PIPELINE / steps).max(1);
         let count = steps.to_string();
+        // weir sends one argument for all counters of a rule, if there are at least three.
+        let group = (steps > 2).then(|| group(argument, steps)).transpose()?;
         let before = self.cpu()?;
         let end = Instant::now() + length;
         let (mut calls, mut random) = (0, 1_u64);
@@ -102,8 +104,11 @@ impl Redis {
                         (0..steps as u64).map(|i| name_of(first, i, keys)).collect();
                     let mut words: Vec<&[u8]> = vec![name, function, count.as_bytes()];
                     words.extend(names.iter().map(String::as_bytes));
-                    words.extend((0..steps).map(|_| argument.as_slice()));
-                    if steps > 1 {
+                    match &group {
+                        Some(arguments) => words.extend(arguments.iter().map(Vec::as_slice)),
+                        None => words.extend((0..steps).map(|_| argument.as_slice())),
+                    }
+                    if steps == 2 {
                         words.push(b"");
                     }
                     client.queue(&words);
@@ -164,6 +169,16 @@ impl Redis {
         });
         Ok(Pings { go_on, thread })
     }
+}
+
+/// The arguments of a call for a group of `counters`, from that of one step of `fixed_window`: the step once, as one
+/// that is repeated, and the size of the group (lua/repeated.lua).
+fn group(step: &[u8], counters: usize) -> anyhow::Result<[Vec<u8>; 2]> {
+    const REPEAT: u8 = 4;
+    let mut repeated = step.to_vec();
+    *repeated.get_mut(2).context("a step has an act")? = REPEAT;
+    repeated.extend([0, 0, 0, 0, 0, 0, 1]);
+    Ok([repeated, u16::try_from(counters)?.to_be_bytes().to_vec()])
 }
 
 /// The name of the counter `index` of a call, from a random number. The names of one call differ if there are

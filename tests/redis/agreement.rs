@@ -21,6 +21,7 @@ use twin::{BatchFigures, BatchedWalks, Form, Twin};
 use walk::Operation;
 pub(crate) use walk::Rng;
 
+mod groups;
 mod origin;
 mod twin;
 mod walk;
@@ -230,8 +231,8 @@ fn the_largest_counters_are_the_same_in_lua() {
     }
 }
 
-/// Batched steps are decided like single ones: random steps on three counters, often several of one
-/// counter in a row, in calls of up to two hundred.
+/// Batched steps are decided like single ones: random steps on six counters, often several of one
+/// counter in a row or equal ones on several counters, in calls of up to two hundred.
 fn agree_together(algorithm: Algorithm) {
     let steps = number("WEIR_AGREEMENT_STEPS").unwrap_or(100_000);
     let seed = seed();
@@ -245,12 +246,13 @@ fn agree_together(algorithm: Algorithm) {
         twin.form = form;
         let batched = BatchedWalks::new(&mut rng, |rng| walk::walk(algorithm, rng));
         match twin.run_batches(&batched) {
-            Ok(BatchFigures { steps, calls, shared, at_once }) => {
+            Ok(BatchFigures { steps, calls, shared, at_once, grouped }) => {
                 assert_eq!(steps, batched.operations().count());
                 all.steps += steps;
                 all.calls += calls;
                 all.shared += shared;
                 all.at_once += at_once;
+                all.grouped += grouped;
             }
             Err(what) => {
                 let lines = batched.lines();
@@ -262,6 +264,8 @@ fn agree_together(algorithm: Algorithm) {
     assert!(all.calls * 3 < all.steps, "few steps share a call: {all:?}");
     let lists = [Algorithm::SlidingWindowLog, Algorithm::Concurrency].contains(&algorithm);
     assert!(lists || all.at_once * 20 > all.calls, "few calls read all counters at once: {all:?}");
+    let groups = algorithm == Algorithm::FixedWindow;
+    assert_eq!(groups, all.grouped * 50 > all.calls, "calls with shared arguments: {all:?}");
 }
 
 #[test]

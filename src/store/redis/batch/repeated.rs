@@ -1,8 +1,8 @@
 //! Equal steps on one counter, sent as one step and a number: `lua/repeated.lua` applies them.
 //!
-//! Redis replies the state before the first of them, and this module calculates the outcome of each with
+//! Redis replies the value before the first of them, and this module calculates the outcome of each with
 //! [`Step::apply`], the twin of the script. So what Redis does for a hot counter does not depend on the
-//! number of steps.
+//! number of steps. Counters with equal steps share one argument: see [`groups`](super::groups).
 
 use std::ops::Range;
 
@@ -28,10 +28,11 @@ const STEP_SIZE: usize = 2 + 5 * 7;
 /// The step's instant, after act and count denied. What follows must be equal.
 const INSTANT: Range<usize> = 2..9;
 
-/// Bytes of the reply: whether the steps ran, and two numbers.
-pub(super) const REPLY_SIZE: usize = 1 + 2 * 7;
-/// The first byte of the reply if the steps ran.
-const RAN: u8 = 1;
+/// Bytes of the reply, a value of fixed_window with one tier: the state's letter, the number of tiers, the hits,
+/// the start of their window, and the instant until which the value is kept.
+pub(super) const REPLY_SIZE: usize = HEAD_SIZE + 3 * 7;
+/// Bytes of the outcome of one step: whether its hits pass, and two numbers.
+const OUTCOME_SIZE: usize = 1 + 2 * 7;
 
 /// Whether `step` may be sent several times at once: if it takes hits of one fixed window.
 pub(super) fn is_repeatable(step: &EncodedStep) -> bool {
@@ -41,12 +42,25 @@ pub(super) fn is_repeatable(step: &EncodedStep) -> bool {
 /// Whether `step` differs only in its instant from the step with which the run `argument` begins. Its window
 /// is the same, and the instants are near.
 pub(super) fn is_equal(argument: &[u8], step: &EncodedStep) -> bool {
-    let Some(first) = argument.get(HEAD_SIZE..HEAD_SIZE + STEP_SIZE) else { return false };
+    let first = argument.get(HEAD_SIZE..HEAD_SIZE + STEP_SIZE);
     is_repeatable(step)
-        && [step.body[0], REPEAT].contains(&first[0])
-        && first[1] == step.body[1]
-        && number(&first[INSTANT]).abs_diff(number(&step.body[INSTANT])) <= REPEATED_WITHIN.0
-        && first[INSTANT.end..] == step.body[INSTANT.end..]
+        && first.is_some_and(|first| {
+            [step.body[0], REPEAT].contains(&first[0]) && are_near(first, &step.body)
+        })
+}
+
+/// Whether the runs `one` and `other`, which both begin with a repeatable step, differ only in its instant and in
+/// the number of steps. The instants are near.
+pub(super) fn are_equal(one: &[u8], other: &[u8]) -> bool {
+    let steps = [one, other].map(|run| run.get(HEAD_SIZE..HEAD_SIZE + STEP_SIZE));
+    matches!(steps, [Some(one), Some(other)] if are_near(one, other))
+}
+
+/// Whether two repeatable steps differ only in the act and in their instants, which are near.
+fn are_near(one: &[u8], other: &[u8]) -> bool {
+    one[1] == other[1]
+        && one[INSTANT.end..] == other[INSTANT.end..]
+        && number(&one[INSTANT]).abs_diff(number(&other[INSTANT])) <= REPEATED_WITHIN.0
 }
 
 /// Makes the run `argument`, which begins with a repeatable step, stand for `times` of them.
@@ -57,16 +71,17 @@ pub(super) fn repeat(argument: &mut Vec<u8>, times: usize) {
 }
 
 /// The replies that the steps of the run `argument` would have one by one, from the reply `before` to all of
-/// them: the state before the first one. Returns `None` if `before` cannot be from a script of this
+/// them: the value before the first one. Returns `None` if `before` cannot be from a script of this
 /// version.
 pub(super) fn replies<'a>(
     argument: &'a [u8],
     before: &[u8],
-) -> Option<impl FnMut() -> SmallVec<[u8; REPLY_SIZE]> + use<'a>> {
-    let (&ran, state) = before.split_first()?;
+) -> Option<impl FnMut() -> SmallVec<[u8; OUTCOME_SIZE]> + use<'a>> {
+    let (head, state) = before.split_at_checked(HEAD_SIZE)?;
     let mut numbers = state.chunks_exact(7).map(number);
     let (count, start) = (numbers.next()?, Micros(numbers.next()?));
-    if ran != RAN || before.len() != REPLY_SIZE || count.max(start.0) >= INTEGER_END {
+    let is_value = argument.starts_with(head) && before.len() == REPLY_SIZE;
+    if !is_value || count.max(start.0) >= INTEGER_END {
         return None;
     }
     let step = step_of(argument)?;

@@ -166,6 +166,11 @@ fn equal_steps_are_sent_as_one_and_a_number() {
     }
 }
 
+/// A value of fixed_window, as the scripts reply to a repeated step.
+fn value(count: u64, start: u64) -> Vec<u8> {
+    [b"c\x01", &count.to_be_bytes()[1..], &start.to_be_bytes()[1..], &[0; 7]].concat()
+}
+
 /// The outcomes are those of the steps one by one, for any state.
 #[test]
 fn a_repeated_step_has_the_outcomes_of_single_ones() {
@@ -180,7 +185,7 @@ fn a_repeated_step_has_the_outcomes_of_single_ones() {
         let call = batch.into_calls().remove(0);
         let window = FixedWindow { start: Micros(1), count };
         let mut state = Some(State::FixedWindow(TierStates::One(window)));
-        let reply = [&[1][..], &count.to_be_bytes()[1..], &[0, 0, 0, 0, 0, 0, 1]].concat();
+        let reply = value(count, 1);
         let mut replies = 0;
         call.split_reply(&reply, |step, reply| {
             let StepReply::Outcome(bytes) = reply else { panic!("{reply:?}") };
@@ -193,18 +198,18 @@ fn a_repeated_step_has_the_outcomes_of_single_ones() {
 
 #[test]
 fn a_malformed_reply_to_a_repeated_step_is_refused() {
-    let many = [255; 7];
-    let table: [(&[&[u8]], StepReply<'_>); 5] = [
-        (&[&[2]], StepReply::Unreadable),
-        (&[&[1], &[0; 13]], StepReply::Malformed),
-        (&[&[0], &[0; 14]], StepReply::Malformed),
-        (&[&[1], &many, &[0; 7]], StepReply::Malformed),
-        (&[&[1], &[0; 7], &many], StepReply::Malformed),
+    let many = (1 << 56) - 1;
+    let table = [
+        (vec![2], StepReply::Unreadable),
+        (value(0, 1)[..22].to_vec(), StepReply::Malformed),
+        ([b"p\x01", &value(0, 1)[2..]].concat(), StepReply::Malformed),
+        ([b"c\x02", &value(0, 1)[2..]].concat(), StepReply::Malformed),
+        (value(many, 1), StepReply::Malformed),
+        (value(0, many), StepReply::Malformed),
     ];
     for (reply, expected) in table {
         let mut batch = StepBatch::new(9);
         (0..2).for_each(|_| batch.add(0, &"a", &count(1, false), ()).expect("there is room"));
-        let reply = reply.concat();
         let mut parts = 0;
         batch.into_calls().remove(0).split_reply(&reply, |(), part| {
             assert_eq!(part, expected, "{reply:?}");
@@ -236,4 +241,106 @@ fn mget_needs_small_counters_with_one_run_each() {
         let expected = call.keys().count() + usize::from(mget);
         assert_eq!(call.arguments().count(), expected, "{steps:?}");
     }
+}
+
+/// The counters of a call in their order, the bytes of each argument, and the last argument.
+fn shape(steps: &[(&'static str, &EncodedStep)]) -> (String, Vec<usize>, Vec<u8>) {
+    let mut batch = StepBatch::new(99);
+    for (key, encoded) in steps {
+        batch.add(0, key, encoded, ()).expect("there is room");
+    }
+    let call = batch.into_calls().remove(0);
+    let arguments: Vec<&[u8]> = call.arguments().collect();
+    let (last, runs) = arguments.split_last().expect("a run");
+    (call.keys().copied().collect(), runs.iter().map(|run| run.len()).collect(), last.to_vec())
+}
+
+#[test]
+fn counters_with_equal_runs_share_an_argument() {
+    let [one, later, far, two] =
+        [(1, 1), (1, 5), (1, 16_002), (2, 1)].map(|(hits, now)| takes(hits, Micros(now)));
+    let (denied, tiers) = (EncodedStep::of(&step(1, Micros(1), true)), count(2, false));
+    /// Steps; the counters in their order, the bytes of the arguments but the last one, and that one.
+    type Case<'a> = (&'a [(&'static str, &'a EncodedStep)], &'static str, &'a [usize], &'a [u8]);
+    let table: [Case<'_>; 8] = [
+        (&[("a", &one), ("b", &later), ("c", &one)], "abc", &[46], &[0, 3]),
+        // Two arguments and the sizes would not be fewer than three arguments.
+        (&[("a", &one), ("b", &two), ("c", &one)], "abc", &[39; 3], &[]),
+        (
+            &[("a", &one), ("b", &two), ("c", &one), ("d", &two), ("e", &two)],
+            "acbde",
+            &[46; 2],
+            &[0, 2, 0, 3],
+        ),
+        // The number of equal steps must be the same.
+        (
+            &[("a", &one), ("b", &one), ("a", &one), ("c", &one), ("d", &one), ("d", &later)],
+            "adbc",
+            &[46; 2],
+            &[0, 2, 0, 2],
+        ),
+        (
+            &[("a", &one), ("b", &far), ("c", &denied), ("d", &one), ("e", &one)],
+            "adebc",
+            &[46; 3],
+            &[0, 3, 0, 1, 0, 1],
+        ),
+        // Runs that repeat no step are groups by themselves.
+        (
+            &[("a", &one), ("b", &tiers), ("c", &one), ("d", &tiers), ("e", &one)],
+            "acebd",
+            &[46, 60, 60],
+            &[0, 3, 0, 1, 0, 1],
+        ),
+        (
+            &[("a", &one), ("a", &two), ("b", &one), ("c", &one), ("d", &one)],
+            "abcd",
+            &[76, 46],
+            &[0, 1, 0, 3],
+        ),
+        (&[("a", &one), ("b", &one)], "ab", &[39; 2], &[]),
+    ];
+    for (steps, keys, runs, last) in table {
+        assert_eq!(shape(steps), (keys.to_owned(), runs.to_vec(), last.to_vec()), "{steps:?}");
+    }
+    // Counters that are named twice, or whose values may be large, are read one by one.
+    let lease = count(1, true);
+    let one_by_one: [&[_]; 2] = [
+        &[("a", &one), ("b", &one), ("c", &one), ("a", &tiers)],
+        &[("a", &one), ("b", &one), ("c", &one), ("d", &lease)],
+    ];
+    for steps in one_by_one {
+        assert_eq!(shape(steps).1.len() + 1, 4, "{steps:?}");
+    }
+}
+
+#[test]
+fn an_argument_is_compared_with_few_groups() {
+    let steps: Vec<EncodedStep> = (1..=9).map(|hits| takes(hits, Micros(1))).collect();
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m"];
+    let again = [&steps[0], &steps[1], &steps[8], &steps[8]];
+    let all: Vec<_> = names.into_iter().zip(steps.iter().chain(again)).collect();
+    let (keys, runs, sizes) = shape(&all);
+    // When `j` comes, the group of its equal `a` is the ninth newest one.
+    assert_eq!((keys.as_str(), runs.len()), ("abcdefghilmjk", 11), "{sizes:?}");
+}
+
+#[test]
+fn the_reply_to_a_group_is_split_by_counter() {
+    let steps: Vec<Step> = (0..3).map(|now| step(1, Micros(1 + now), false)).collect();
+    let mut batch = StepBatch::new(9);
+    for (key, step) in ["a", "b", "c"].into_iter().zip(&steps) {
+        batch.add(0, &key, &EncodedStep::of(step), (key, step)).expect("there is room");
+    }
+    let reply = [&value(2, 1)[..], &[UNREADABLE], &value(3, 1)].concat();
+    let mut parts = Vec::new();
+    batch.into_calls().remove(0).split_reply(&reply, |(key, step), reply| {
+        let outcome = match reply {
+            StepReply::Outcome(bytes) => decode(step, bytes).ok().map(|it| it.tiers[0].allowed),
+            _ => None,
+        };
+        parts.push((key, outcome));
+    });
+    // The limit is 3.
+    assert_eq!(parts, [("a", Some(true)), ("b", None), ("c", Some(false))]);
 }

@@ -8,9 +8,10 @@ use weir::store::redis::script::{self, EncodedStep};
 use super::{Expected, Life, Twin, as_long_as, expect, millis};
 use crate::agreement::walk::{Operation, Rng};
 use crate::support::redis::resp::Reply;
+use weir::time::Micros;
 
 /// Counters per batch.
-const COUNTERS: usize = 4;
+const COUNTERS: usize = 6;
 
 /// The index of a counter and of the operation in its walk.
 type Place = (usize, usize);
@@ -25,11 +26,15 @@ pub(crate) struct BatchedWalks {
 type Calls = Vec<ScriptCall<String, Place>>;
 
 impl BatchedWalks {
-    /// Walks from `walk`, cut into round trips of up to forty steps at random.
+    /// Walks from `walk`, cut into round trips at random: sometimes nearly equal ones side by side, otherwise trips
+    /// of up to forty steps.
     pub(crate) fn new(
         rng: &mut Rng,
         mut walk: impl FnMut(&mut Rng) -> Vec<Operation>,
     ) -> BatchedWalks {
+        if rng.below(3) == 0 {
+            return BatchedWalks::side_by_side(&walk(rng), rng);
+        }
         let walks: Vec<Vec<Operation>> = (0..COUNTERS).map(|_| walk(rng)).collect();
         let mut next = [0; COUNTERS];
         let mut round_trips = Vec::new();
@@ -56,6 +61,37 @@ impl BatchedWalks {
             round_trips.push(trip);
         }
         BatchedWalks { walks, round_trips }
+    }
+
+    /// The same walk on every counter, with some operations left out or a little later. A round trip has one or a
+    /// few operations of the walk, so many counters have equal steps.
+    fn side_by_side(walk: &[Operation], rng: &mut Rng) -> BatchedWalks {
+        let mut walks = vec![Vec::new(); COUNTERS];
+        let (mut round_trips, mut trip) = (Vec::new(), Vec::new());
+        for operation in walk {
+            for (counter, own) in walks.iter_mut().enumerate() {
+                if rng.below(4) == 0 {
+                    continue;
+                }
+                let later = if operation.lease.is_none() { rng.below(3) } else { 0 };
+                trip.push((counter, own.len()));
+                own.push(Operation { now: Micros(operation.now.0 + later), ..operation.clone() });
+            }
+            if rng.below(3) > 0 {
+                round_trips.push(std::mem::take(&mut trip));
+            }
+        }
+        round_trips.push(trip);
+        BatchedWalks { walks, round_trips }
+    }
+
+    /// The same walk on every counter, one operation per round trip.
+    pub(crate) fn alike(walk: &[Operation]) -> BatchedWalks {
+        let trip = |index| (0..COUNTERS).map(|counter| (counter, index)).collect();
+        BatchedWalks {
+            walks: vec![walk.to_vec(); COUNTERS],
+            round_trips: (0..walk.len()).map(trip).collect(),
+        }
     }
 
     /// Number of steps.
@@ -108,6 +144,8 @@ pub(crate) struct BatchFigures {
     pub(crate) shared: usize,
     /// Calls that read all their counters at once.
     pub(crate) at_once: usize,
+    /// Calls in which counters share an argument.
+    pub(crate) grouped: usize,
 }
 
 impl Twin {
@@ -125,8 +163,10 @@ impl Twin {
             figures.shared += call.combined();
             let reads_only =
                 call.items().all(|&(counter, index)| expected[counter][index].reads_only);
-            let count = call.keys().count().to_string();
-            figures.at_once += call.arguments().count() - call.keys().count();
+            let (counters, arguments) = (call.keys().count(), call.arguments().count());
+            let count = counters.to_string();
+            figures.at_once += usize::from(arguments != counters);
+            figures.grouped += usize::from(arguments < counters);
             let [way, name] = self.form.words(index, call.script(), reads_only);
             let mut command = vec![way, name, count.as_bytes()];
             command.extend(call.keys().map(|key| key.as_bytes()));
