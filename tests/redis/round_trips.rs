@@ -38,7 +38,8 @@ fn start_server_that_needs_all_steps() -> u16 {
 
 fn serve(mut stream: TcpStream) {
     let mut commands = BufReader::new(stream.try_clone().expect("a socket can be shared"));
-    let mut held: Vec<usize> = Vec::new();
+    // The counters of each call, and whether they share arguments.
+    let mut held: Vec<(usize, bool)> = Vec::new();
     while let Some(command) = read_command(&mut commands) {
         let answer: &[u8] = match command[0].to_ascii_uppercase().as_slice() {
             b"PING" => b"+PONG\r\n",
@@ -46,13 +47,16 @@ fn serve(mut stream: TcpStream) {
             b"SCRIPT" => b"$40\r\n0123456789012345678901234567890123456789\r\n",
             b"EVALSHA" => {
                 let keys = std::str::from_utf8(&command[2]).expect("digits");
-                held.push(keys.parse().expect("a number of keys"));
-                if held.iter().sum::<usize>() < DESCRIPTORS {
+                let keys = keys.parse().expect("a number of keys");
+                held.push((keys, command.len() - 3 - keys < keys));
+                if held.iter().map(|(keys, _)| keys).sum::<usize>() < DESCRIPTORS {
                     continue;
                 }
-                // One allowed hit in the window that starts at the epoch.
+                // One allowed hit in the window that starts at the epoch, or the value before the first hit.
                 let one = [&[1][..], &[0, 0, 0, 0, 0, 0, 1], &[0; 7]].concat();
-                let answer = |keys: usize| {
+                let none = [&b"c\x01"[..], &[0; 21]].concat();
+                let answer = |(keys, shares): (usize, bool)| {
+                    let one = if shares { &none } else { &one };
                     let length = format!("${}\r\n", keys * one.len()).into_bytes();
                     [length, one.repeat(keys), b"\r\n".to_vec()].concat()
                 };
