@@ -12,6 +12,9 @@ use crate::page::PAGE;
 /// Where the rows begin.
 const HEAD: &str = "\n## Method\n\n| | |\n| --- | --- |\n";
 
+/// The row with the commit.
+const BUILD: &str = "weir";
+
 /// Rows, each with a name and a value.
 pub(crate) struct Facts(Vec<(String, String)>);
 
@@ -47,6 +50,18 @@ impl Facts {
         ensure!(!facts.0.is_empty(), "the table under Method is empty");
         facts.set_pauses(options);
         Ok(facts)
+    }
+
+    /// # Errors
+    /// The figures of `page` are of another commit. The page names one commit for all of its figures.
+    pub(crate) fn ensure_same_build(&self, page: &Facts) -> anyhow::Result<()> {
+        let [own, other] = [self, page].map(|facts| facts.value(BUILD).unwrap_or("unknown"));
+        ensure!(own == other, "the page has {other} and this is {own}: leave --earlier out");
+        Ok(())
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     fn set_pauses(&mut self, options: &Options) {

@@ -90,6 +90,9 @@ fn main() -> anyhow::Result<()> {
     let has_envoy = is_fetched(NEWEST);
     // Read first, so that the facts describe the measured state.
     let facts = Facts::of_this_run(&options, has_envoy.then_some(NEWEST))?;
+    if options.earlier.is_some() {
+        facts.ensure_same_build(&Facts::of_page(&options)?)?;
+    }
     let folder = tempfile::tempdir()?;
     if options.only_faults {
         print!("\n{}", faults(&options, folder.path())?.csv());

@@ -41,8 +41,8 @@ pub(crate) struct Options {
     /// The commit that `make pauses` measured, for the page.
     #[arg(long, value_name = "COMMIT", requires = "longest_pause_ms")]
     pub(crate) pauses_commit: Option<String>,
-    /// The CSV of an earlier run of the same build. The figures of an option `--only-...` replace its
-    /// own, and the page is written.
+    /// The CSV of an earlier run of the commit that the page names. The figures of an option `--only-...` replace
+    /// its own, and the page is written.
     #[arg(long, value_name = "FILE")]
     pub(crate) earlier: Option<PathBuf>,
     /// The CSV of a run on another machine. The page shows its targets beside those of this run.
