@@ -2,26 +2,29 @@
 -- First part of every script and of the library. This is the form of steps; quota.lua has another one.
 --
 -- keys[i]  a counter; it may be named more than once
--- runs[i]  a run: the steps on keys[i] in order, encoded by src/store/redis/script.rs, big-endian:
+-- A call has one of two forms:
+--   single  runs[i] is the run of keys[i]. One more element, which is empty, says that every counter is named once
+--           and that no value is large, so one MGET may read all of them
+--   groups  each run is that of several counters, the next ones in the order of the keys. The last element has the
+--           number of counters of each run, 2 bytes each. It has fewer elements than there are keys. What the empty
+--           element says holds for these calls too. See repeated.lua
+--
+-- A run is the steps on one counter in order, encoded by src/store/redis/script.rs, big-endian:
 --            kind           1 byte   letter of the kind of state
 --            tiers          1 byte   number of tiers
 --          then per step
 --            act            1 byte   TAKE (0 hits: peek), GIVE_BACK, OPEN (take under a lease), CLOSE,
---                                    REPEAT (several equal steps: see repeated.lua)
+--                                    REPEAT (a number of equal steps: see repeated.lua)
 --            count denied   1 byte   0 or 1
 --            now            7 bytes  the step's instant, us since the epoch
 --            hits           7 bytes  without sign
 --            tiers          7 bytes  per number, see TIER in each file
 --            lease          8 bytes  its id, and 7 bytes the instant from which it cannot be settled, us;
 --                                    only for OPEN and CLOSE
--- runs[#keys + 1]  if present, every counter is named once and no value is large, so one MGET may read
---          all of them
--- If there are fewer runs than keys, this holds too. Then each run is for a group of counters, and the last
--- element has the number of counters of each group, 2 bytes each, in the order of the keys.
--- Returns  one string, step by step in the order of the runs: per tier 1 byte, 1 if it allows the hits
---          and 0 if not; then per tier its numbers, 7 bytes each. A step on an unreadable value gets
---          UNREADABLE and does not run; if its run is alone in the call, the call returns the error. All
---          integers are below 2^53, so doubles hold them exactly.
+-- Returns  one string, counter by counter in the order of the keys, and step by step: per tier 1 byte, 1 if it
+--          allows the hits and 0 if not; then per tier its numbers, 7 bytes each. REPEAT has another reply. A run
+--          on an unreadable value gets UNREADABLE and does not run; if it is alone in the call, the call
+--          returns the error. All integers are below 2^53, so doubles hold them exactly.
 
 local TAKE, GIVE_BACK, OPEN, CLOSE, REPEAT = 0, 1, 2, 3, 4
 local RUN_HEAD, HEAD = '>BBBBI7I7', '>BBI7I7'

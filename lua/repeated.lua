@@ -4,13 +4,14 @@
 -- is sent.
 --
 -- run    one step of one tier with the act REPEAT, then the number of steps (7 bytes); alone in its run
--- Reply  the value before the first step, as VALUE_SIZE bytes of tier.lua. If it does not matter any more, then
---        the value that stands for it. The caller calculates the outcomes from it, by the same twin.
+-- Reply  the value before the first step, VALUE_SIZE bytes. For a missing value, one of another kind and one of an
+--        earlier window: no hits since the start of the step's window. The last number, the instant until which the
+--        value is kept, has no meaning. The caller calculates the outcomes from the value, by the same twin.
 
 local REPEATED = '>I2BBI7I7I7I7I7I7' -- the number of tiers is part of the kind
 
 -- The hits after the steps.
-local function charged(count, hits, limit, count_denied, times)
+local function hits_after(count, hits, limit, count_denied, times)
   for _ = 1, times do
     if count <= limit - hits or count_denied == 1 then count = count + min(hits, HITS_MAX - count) end
   end
@@ -39,7 +40,7 @@ run_repeated = function(key, argument, raw)
   answer(pack('>I2I7I7I7', kind, count, since, 0))
   if known and #raw > VALUE_SIZE then return run_each(key, argument, raw, times) end
   if limit == ALREADY_ADMITTED and since > start then return end -- the window of these hits is over
-  local after = charged(count, hits, limit, count_denied, times)
+  local after = hits_after(count, hits, limit, count_denied, times)
   if after == count then return end
   local state, over = pack('>I7I7', after, since), since + (ends - start)
   if over <= kept_until then call('SETRANGE', key, '2', state)
@@ -52,7 +53,7 @@ run_group = function(argument, keys, first, last, values)
   local kind, _, count_denied, hits, start, ends, limit, times, all, most
   if argument:byte(3) == REPEAT then
     kind, _, count_denied, _, hits, start, ends, limit, times = parse(REPEATED, argument)
-    -- The most hits before the steps with which all of them are charged. If `all` is not exact, it is negative.
+    -- With at most this many hits before, every step is charged in full. It is negative if `all` is not exact.
     all = hits * times
     most = min(count_denied == 1 and HITS_MAX or limit, HITS_MAX) - all
   end
@@ -66,7 +67,7 @@ run_group = function(argument, keys, first, last, values)
       answered = answered + 1
       answers[answered] = raw
       local after = count <= most and count + all
-        or charged(count, hits, limit, count_denied, times)
+        or hits_after(count, hits, limit, count_denied, times)
       if after ~= count then call('SETRANGE', key, '2', pack('>I7', after)) end
     else
       run_checked(run, FIRST_READ_END, LEAST, key, argument, raw)

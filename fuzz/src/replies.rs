@@ -28,8 +28,13 @@ const HASH_SLOTS: u16 = 16_384;
 /// The instant of the first steps, and that of the next ones.
 const INSTANTS: [Micros; 2] = [Micros(1_700_000_000_000_000), Micros(1_700_000_001_500_000)];
 
-/// Hits of the steps, each on the counter beside it.
-const STEPS: [(&str, i64); 4] = [("a", 1), ("a", 3), ("b", -2), ("c", 0)];
+/// Hits of the steps of two calls, each on the counter beside it. The second one has counters that share an
+/// argument.
+const STEPS: [(&str, i64); 9] =
+    [("a", 1), ("a", 3), ("b", -2), ("c", 0), ("d", 1), ("d", 1), ("e", 1), ("f", 1), ("g", 1)];
+
+/// The steps of the first call.
+const FIRST: usize = 4;
 
 /// Limits of every algorithm, and steps on their counters.
 static LIMITS: LazyLock<Vec<(Limit, Vec<Step>)>> = LazyLock::new(limits);
@@ -96,7 +101,8 @@ fn apply(result: &[u8]) {
     for (limit, steps) in &*LIMITS {
         let mut batch = StepBatch::new(STEPS.len());
         for (item, (step, (key, _))) in steps.iter().zip(STEPS).enumerate() {
-            batch.add(0, &key, &EncodedStep::of(step), item).expect("there is room");
+            let slot_group = u16::from(item >= FIRST);
+            batch.add(slot_group, &key, &EncodedStep::of(step), item).expect("there is room");
         }
         let mut items = Vec::new();
         for call in batch.into_calls() {

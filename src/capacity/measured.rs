@@ -51,7 +51,8 @@ pub(super) const REDIS_FUNCTION_CALL: f64 = 2.75e-6;
 /// CPU seconds of Redis for each further step of a call, on a counter that the call mostly has already: from
 /// "batches: Redis CPU s per million: 10 counters, uniform".
 pub(super) const REDIS_STEP_CHEAPEST: f64 = 6.67e-7;
-/// The same on another counter: from "calls of 16 steps each".
+/// The same on another counter: from "calls of 16 steps each". Since b4503e55, that figure is of steps that share an
+/// argument, which only fixed windows of one tier do; the value is older.
 pub(super) const REDIS_STEP_COSTLIEST: f64 = 1.94e-6;
 
 /// CPU seconds of Redis for one step in a separate call, at 400 calls per second: the least by algorithm of

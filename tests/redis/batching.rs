@@ -154,6 +154,29 @@ fn peeks_succeed_while_redis_memory_is_full() {
     assert_eq!(weir.client().check(all()).statuses[1].limit_remaining, 999_999);
 }
 
+/// Counters that share an argument are counted once each, also after Redis had no memory, and without the right to
+/// read them at once.
+#[test]
+fn counters_that_share_an_argument_count_once() {
+    let _permit = shared();
+    let server = Server::listening(&["--maxmemory-policy", "noeviction"]);
+    let weir = start(&server, "128");
+    let all = || request("d", ["a", "b", "c", "d"].map(|it| descriptor(&[("k", it)])).to_vec());
+    let left = |left| {
+        let answer = weir.client().check(all());
+        assert_eq!(causes(&answer), ["fallback=none"; 4]);
+        let all: Vec<u32> = answer.statuses.iter().map(|it| it.limit_remaining).collect();
+        assert_eq!(all, [left; 4]);
+    };
+    left(999_999);
+    server.client().run(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert_eq!(causes(&weir.client().check(all())), ["cause=error_reply"; 4]);
+    server.client().run(&["CONFIG", "SET", "maxmemory", "0"]);
+    left(999_998);
+    server.client().run(&["ACL", "SETUSER", "default", "-mget"]);
+    left(999_997);
+}
+
 /// A Redis that does not reply to scripts while it is closed.
 struct Holder {
     port: u16,

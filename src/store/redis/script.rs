@@ -1,10 +1,10 @@
 //! The interface of the Lua scripts: which script runs a step, its argument, and its reply.
 //!
-//! A script, or the function that does the same, takes one or more runs. `KEYS[i]` is a counter.
-//! `ARGV[i]` is the run: first the two bytes that its steps share, then each step as
-//! [`EncodedStep::of`] encodes it. One more, empty argument allows the script to read all counters
-//! with one `MGET`. The reply is one string of [`EncodedStep::reply_len`] bytes per step, in the
-//! order of the runs. The header of each file in `lua/` describes its part.
+//! A script, or the function that does the same, takes counters, the `KEYS`, and runs, the `ARGV`. A run is
+//! first the two bytes that its steps share, then each step as [`EncodedStep::of`] encodes it. The reply is one
+//! string of [`EncodedStep::reply_len`] bytes per step, in the order of the counters. Steps that are sent as one
+//! and a number have another reply. `lua/protocol.lua` describes the forms of a call, and the header of each file
+//! in `lua/` its part.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Groups of counters whose runs are equal. A script call has one argument for each group.
+//! Groups of counters whose runs are equal but for their instants. A script call has one argument for each group.
 //!
 //! Most counters of a call belong to few rules, so they have the same limit and window, and differ only in the
 //! instants of their steps. Redis copies each argument twice and Lua parses it, so for 48 counters of one rule
@@ -11,7 +11,7 @@ use super::{Run, repeated};
 const COMPARED: usize = 8;
 
 /// Sorts `runs` by their groups, and marks every run of a group but the first. Returns the number of counters in
-/// each group, two bytes each, big-endian; empty if single arguments are not more.
+/// each group, in two bytes each, big-endian; nothing if groups need as many arguments as single runs.
 ///
 /// A run that repeats no step is a group by itself. Each run must be on another counter.
 pub(super) fn group<K, T>(runs: &mut Vec<Run<K, T>>) -> Vec<u8> {
@@ -21,8 +21,8 @@ pub(super) fn group<K, T>(runs: &mut Vec<Run<K, T>>) -> Vec<u8> {
     for (index, run) in runs.iter().enumerate() {
         let is_same = |&(first, size): &(usize, u16)| {
             let first: &Run<K, T> = &runs[first];
-            let is_both = first.is_repeatable() && run.is_repeatable();
-            is_both
+            first.is_repeatable()
+                && run.is_repeatable()
                 && first.steps.len() == run.steps.len()
                 && size < u16::MAX
                 && repeated::are_equal(&first.argument, &run.argument)

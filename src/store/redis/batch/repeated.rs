@@ -14,12 +14,16 @@ use crate::step::{
 use crate::store::redis::script::{EncodedStep, Script};
 use crate::time::Micros;
 
-/// The most time between the instants of steps that are sent as one. The script knows the first one only, and
-/// sets the time to live by it. Steps wait for a batch for less time.
+/// The most time between the instant of a step and that of the first step of its counter, if they are sent as one;
+/// and between the first steps of counters that share an argument. The script knows one instant only, and sets the
+/// time to live by it, so this differs by at most twice as much. Steps wait for a batch for less time.
 pub const REPEATED_WITHIN: Micros = Micros::from_millis(16);
 
 /// The act of such a step, its first byte.
 const REPEAT: u8 = 4;
+
+/// Bytes of the number of steps.
+pub(super) const NUMBER_SIZE: usize = 7;
 
 /// Bytes of a run before its first step: the state's letter and the number of tiers.
 const HEAD_SIZE: usize = 2;

@@ -257,13 +257,13 @@ fn shape(steps: &[(&'static str, &EncodedStep)]) -> (String, Vec<usize>, Vec<u8>
 
 #[test]
 fn counters_with_equal_runs_share_an_argument() {
-    let [one, later, far, two] =
-        [(1, 1), (1, 5), (1, 16_002), (2, 1)].map(|(hits, now)| takes(hits, Micros(now)));
+    let [one, later, last, far, two] = [(1, 1), (1, 5), (1, 16_001), (1, 16_002), (2, 1)]
+        .map(|(hits, now)| takes(hits, Micros(now)));
     let (denied, tiers) = (EncodedStep::of(&step(1, Micros(1), true)), count(2, false));
     /// Steps; the counters in their order, the bytes of the arguments but the last one, and that one.
     type Case<'a> = (&'a [(&'static str, &'a EncodedStep)], &'static str, &'a [usize], &'a [u8]);
     let table: [Case<'_>; 8] = [
-        (&[("a", &one), ("b", &later), ("c", &one)], "abc", &[46], &[0, 3]),
+        (&[("a", &one), ("b", &later), ("c", &last)], "abc", &[46], &[0, 3]),
         // Two arguments and the sizes would not be fewer than three arguments.
         (&[("a", &one), ("b", &two), ("c", &one)], "abc", &[39; 3], &[]),
         (

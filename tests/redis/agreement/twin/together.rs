@@ -85,11 +85,17 @@ impl BatchedWalks {
         BatchedWalks { walks, round_trips }
     }
 
-    /// The same walk on every counter, one operation per round trip.
-    pub(crate) fn alike(walk: &[Operation]) -> BatchedWalks {
-        let trip = |index| (0..COUNTERS).map(|counter| (counter, index)).collect();
+    /// The same walk on every counter. A round trip has every operation `times` times.
+    pub(crate) fn alike(walk: &[Operation], times: usize) -> BatchedWalks {
+        let trip = |index: usize| {
+            let repeated = index * times..(index + 1) * times;
+            (0..COUNTERS)
+                .flat_map(|counter| repeated.clone().map(move |at| (counter, at)))
+                .collect()
+        };
+        let repeated = walk.iter().flat_map(|operation| vec![operation.clone(); times]).collect();
         BatchedWalks {
-            walks: vec![walk.to_vec(); COUNTERS],
+            walks: vec![repeated; COUNTERS],
             round_trips: (0..walk.len()).map(trip).collect(),
         }
     }
@@ -201,8 +207,8 @@ impl Twin {
         found?;
         for ((expected, left), counter) in expected.iter().zip(lives).zip(0..) {
             let Some(last) = expected.last() else { continue };
-            // A repeated step sets the time to live of a value with reservations by its first instant.
-            let late = took_ms + REPEATED_WITHIN.0.div_ceil(1_000);
+            // Steps that are sent as one set the time to live by one instant.
+            let late = took_ms + 2 * REPEATED_WITHIN.0.div_ceil(1_000);
             let live = match (last.life, left) {
                 (Life::Ms(most), Reply::Integer(left)) => {
                     u64::try_from(*left).is_ok_and(|left| left.abs_diff(most) <= late)
