@@ -52,12 +52,12 @@ impl Facts {
         Ok(facts)
     }
 
-    /// # Errors
-    /// The figures of `page` are of another commit. The page names one commit for all of its figures.
-    pub(crate) fn ensure_same_build(&self, page: &Facts) -> anyhow::Result<()> {
-        let [own, other] = [self, page].map(|facts| facts.value(BUILD).unwrap_or("unknown"));
-        ensure!(own == other, "the page has {other} and this is {own}: leave --earlier out");
-        Ok(())
+    /// Adds the build of the figures `part`, which `measured` has, if it is not that of the page.
+    pub(crate) fn set_part(&mut self, part: &str, measured: &Facts) {
+        if let Some(build) = measured.value(BUILD).filter(|&build| self.value(BUILD) != Some(build))
+        {
+            self.set(&format!("{BUILD}, {part}"), build);
+        }
     }
 
     fn value(&self, name: &str) -> Option<&str> {

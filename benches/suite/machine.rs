@@ -2,6 +2,9 @@
 
 use std::process::Command;
 
+/// What a program printed that failed or printed nothing.
+const UNKNOWN: &str = "unknown";
+
 /// One row per fact: name and value.
 pub(crate) fn facts() -> Vec<(&'static str, String)> {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
@@ -11,21 +14,28 @@ pub(crate) fn facts() -> Vec<(&'static str, String)> {
         ("kernel", output_of("uname", &["-sr"])),
         ("compiler", output_of("rustc", &["--version"])),
         ("Redis", output_of("redis-server", &["--version"])),
-        ("weir", output_of("git", &["describe", "--always", "--dirty"])),
+        ("weir", commit()),
         ("date", output_of("date", &["-u", "+%Y-%m-%d"])),
     ]
+}
+
+/// The commit, with `-dirty` if files other than the docs differ from it: the suite writes some of them.
+fn commit() -> String {
+    let commit = output_of("git", &["describe", "--always"]);
+    let changed = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs"];
+    if output_of("git", &changed) == UNKNOWN { commit } else { commit + "-dirty" }
 }
 
 fn field(path: &str, name: &str) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with(name));
     let value = line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim());
-    value.unwrap_or("unknown").to_owned()
+    value.unwrap_or(UNKNOWN).to_owned()
 }
 
 fn output_of(program: &str, words: &[&str]) -> String {
     let root = env!("CARGO_MANIFEST_DIR");
     let output = Command::new(program).args(words).current_dir(root).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".into())
+    text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| UNKNOWN.into())
 }

@@ -84,53 +84,20 @@ fn main() -> anyhow::Result<()> {
         return Ok(());
     }
     if options.only_page {
-        let facts = Facts::of_page(&options)?;
-        return write_again(&options, &facts, Figures::default());
+        return write_again(&options, None, Figures::default());
     }
     let has_envoy = is_fetched(NEWEST);
     // Read first, so that the facts describe the measured state.
     let facts = Facts::of_this_run(&options, has_envoy.then_some(NEWEST))?;
-    if options.earlier.is_some() {
-        facts.ensure_same_build(&Facts::of_page(&options)?)?;
-    }
     let folder = tempfile::tempdir()?;
-    if options.only_faults {
-        print!("\n{}", faults(&options, folder.path())?.csv());
-        return Ok(());
-    }
-    if options.only_fleets {
-        let figures = fleets(&options, folder.path(), options.rounds)?;
-        print!("\n{}\n{}", page::fleets(&figures), figures.csv());
-        return Ok(());
-    }
-    if options.only_batches {
-        let figures = redis_batches(&options, folder.path(), options.rounds)?;
-        print!("\n{}\n{}", batches::rows(&figures), figures.csv());
-        return Ok(());
-    }
-    if options.only_envoy {
-        let figures = requests_through_envoy(&options, folder.path(), options.rounds)?;
-        print!("\n{}\n{}", through_envoy::table(&figures), figures.csv());
-        return write_again(&options, &facts, figures);
-    }
-    if options.only_many_rules {
-        let figures = many_rule_loads(&options, folder.path(), options.rounds)?;
-        print!("\n{}\n{}", many_rules::table(&figures), figures.csv());
-        return Ok(());
-    }
-    if options.only_decisions {
-        print!("\n{}", in_process_decisions(&options)?.csv());
-        return Ok(());
-    }
-    if options.only_resources {
-        let figures = resources(&options, folder.path())?;
-        print!("\n{}\n{}", size::tails(&figures), figures.csv());
-        return write_again(&options, &facts, figures);
+    if let Some((part, figures, table)) = only_one_part(&options, folder.path())? {
+        print!("\n{table}\n{}", figures.csv());
+        return write_again(&options, Some((part, &facts)), figures);
     }
     let mut figures = rounds::measure(&options, folder.path())?;
     if options.only_rounds {
         print!("\n{}", figures.csv());
-        return write_again(&options, &facts, figures);
+        return write_again(&options, Some(("servers", &facts)), figures);
     }
     // A later section may fail, after many minutes.
     eprint!("\n{}", figures.csv());
@@ -153,14 +120,53 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes the page from the figures of `--earlier` and from these, which replace those of the same name.
-/// Does nothing without `--earlier`.
-fn write_again(options: &Options, facts: &Facts, figures: Figures) -> anyhow::Result<()> {
+/// Measures the part of an option `--only-...`, apart from the servers. Returns its name, its figures, and a table if it
+/// has one.
+fn only_one_part(
+    options: &Options,
+    folder: &Path,
+) -> anyhow::Result<Option<(&'static str, Figures, String)>> {
+    let rounds = options.rounds;
+    let with = |name, figures: Figures, table: fn(&Figures) -> String| {
+        let table = table(&figures);
+        Ok(Some((name, figures, table)))
+    };
+    if options.only_faults {
+        with("faults", faults(options, folder)?, |_| String::new())
+    } else if options.only_fleets {
+        with("small fleets", fleets(options, folder, rounds)?, page::fleets)
+    } else if options.only_batches {
+        with("batches", redis_batches(options, folder, rounds)?, batches::rows)
+    } else if options.only_envoy {
+        let figures = requests_through_envoy(options, folder, rounds)?;
+        with("requests through Envoy", figures, through_envoy::table)
+    } else if options.only_many_rules {
+        with("start and reload", many_rule_loads(options, folder, rounds)?, many_rules::table)
+    } else if options.only_decisions {
+        with("decisions in the process", in_process_decisions(options)?, |_| String::new())
+    } else if options.only_resources {
+        with("rest, first answer and many counters", resources(options, folder)?, size::tails)
+    } else {
+        Ok(None)
+    }
+}
+
+/// Writes the page from the figures of `--earlier` and from these, which replace those of the same name. `part` names
+/// them, with the facts of their measurement. Does nothing without `--earlier`.
+fn write_again(
+    options: &Options,
+    part: Option<(&str, &Facts)>,
+    figures: Figures,
+) -> anyhow::Result<()> {
     let Some(file) = &options.earlier else { return Ok(()) };
+    let mut facts = Facts::of_page(options)?;
+    if let Some((name, measured)) = part {
+        facts.set_part(name, measured);
+    }
     let mut all = read(file)?;
     all.replace(figures);
     add_given(options, &mut all);
-    write_page(options, facts, &all)
+    write_page(options, &facts, &all)
 }
 
 /// Writes the page, with the figures of another machine if there are any.

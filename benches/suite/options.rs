@@ -41,8 +41,8 @@ pub(crate) struct Options {
     /// The commit that `make pauses` measured, for the page.
     #[arg(long, value_name = "COMMIT", requires = "longest_pause_ms")]
     pub(crate) pauses_commit: Option<String>,
-    /// The CSV of an earlier run of the commit that the page names. The figures of an option `--only-...` replace
-    /// its own, and the page is written.
+    /// The CSV of the run of the page. The figures of an option `--only-...` replace its own, and the page is
+    /// written, with their commit if it is another one.
     #[arg(long, value_name = "FILE")]
     pub(crate) earlier: Option<PathBuf>,
     /// The CSV of a run on another machine. The page shows its targets beside those of this run.
@@ -52,28 +52,28 @@ pub(crate) struct Options {
     /// commits and the machine stay those of the page.
     #[arg(long, requires = "earlier")]
     pub(crate) only_page: bool,
-    /// Only the rounds of the servers. Writes nothing.
+    /// Only the rounds of the servers. Writes nothing without `--earlier`.
     #[arg(long)]
     pub(crate) only_rounds: bool,
-    /// Only the faults. Writes nothing.
+    /// Only the faults. Writes nothing without `--earlier`.
     #[arg(long)]
     pub(crate) only_faults: bool,
-    /// Only the small fleets. Writes nothing.
+    /// Only the small fleets. Writes nothing without `--earlier`.
     #[arg(long, conflicts_with = "without_redis")]
     pub(crate) only_fleets: bool,
-    /// Only the batches of weir on Redis. Writes nothing.
+    /// Only the batches of weir on Redis. Writes nothing without `--earlier`.
     #[arg(long, conflicts_with = "without_redis")]
     pub(crate) only_batches: bool,
-    /// Only requests through Envoy. Writes nothing.
+    /// Only requests through Envoy. Writes nothing without `--earlier`.
     #[arg(long)]
     pub(crate) only_envoy: bool,
-    /// Only the start and the reload of many rules. Writes nothing.
+    /// Only the start and the reload of many rules. Writes nothing without `--earlier`.
     #[arg(long)]
     pub(crate) only_many_rules: bool,
-    /// Only what weir takes at rest, at its start and with many counters. Writes nothing.
+    /// Only what weir takes at rest, at its start and with many counters. Writes nothing without `--earlier`.
     #[arg(long)]
     pub(crate) only_resources: bool,
-    /// Only decisions inside the process. Writes nothing.
+    /// Only decisions inside the process. Writes nothing without `--earlier`.
     #[arg(long)]
     pub(crate) only_decisions: bool,
     /// The folder of the page, with a folder `performance` beside it.
