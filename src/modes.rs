@@ -16,8 +16,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, join, select};
-use tokio::time::{MissedTickBehavior, interval};
+use futures_util::future::{Either, join, pending, select};
+use tokio::time::sleep;
 
 use crate::decision::Decision;
 use crate::key::CounterKey;
@@ -27,6 +27,7 @@ use crate::store::{SharedStore, StoreError};
 use crate::time::{Clock, Micros};
 
 mod exact;
+mod job_signal;
 mod leased;
 mod over_limit_cache;
 mod synced;
@@ -39,10 +40,15 @@ pub(crate) use over_limit_cache::DENIALS_MAX;
 pub use synced::SyncedMetrics;
 pub(crate) use synced::{REPLICA_IDLE_MAX, REPLICAS_MAX};
 
-/// Period of the background job of the modes: the shortest permitted `sync_interval`.
+/// Period of the background job of the modes: the shortest permitted `sync_interval`. The job runs at multiples of it,
+/// so that work which is due at nearly the same time shares calls to the store.
 pub(crate) const JOB_PERIOD: Duration = Duration::from_millis(10);
 
+/// The longest pause of the job while there is work. It bounds what a jump of the clock delays.
+const PAUSE_MAX: Micros = Micros::from_millis(50);
+
 use exact::ExactMode;
+use job_signal::JobSignal;
 use leased::LeasedMode;
 use over_limit_cache::{OverLimitCache, OverLimitStore};
 use synced::SyncedMode;
@@ -87,6 +93,8 @@ pub struct Modes<S> {
     over_limit: Arc<OverLimitCache>,
     /// Whether exact rules use the over-limit cache.
     caches_denials: bool,
+    /// Wakes the background job.
+    signal: Arc<JobSignal>,
 }
 
 impl<S: SharedStore> Modes<S> {
@@ -113,15 +121,17 @@ impl<S: SharedStore> Modes<S> {
         shards: usize,
     ) -> Modes<S> {
         let (store, over_limit) = (Arc::new(store), Arc::new(over_limit));
+        let signal = Arc::<JobSignal>::default();
         let cached = |max_age| OverLimitStore::new(store.clone(), over_limit.clone(), max_age);
         let leased_age = if caches_denials { over_limit_cache::DENIAL_TTL } else { Micros::ZERO };
         Modes {
             uncached: ExactMode::new(store.clone()),
             exact: ExactMode::new(Arc::new(cached(over_limit_cache::DENIAL_TTL))),
-            leased: LeasedMode::with_shards(Arc::new(cached(leased_age)), shards),
-            synced: SyncedMode::new(store.clone()),
+            leased: LeasedMode::with_shards(Arc::new(cached(leased_age)), signal.clone(), shards),
+            synced: SyncedMode::new(store.clone(), signal.clone()),
             over_limit,
             caches_denials,
+            signal,
         }
     }
 
@@ -186,26 +196,49 @@ impl<S: SharedStore> Modes<S> {
         }
     }
 
-    /// Runs the periodic work that is due at `local` by the local clock: exchanges counts, and
-    /// returns idle credits.
-    pub async fn run_due(&self, local: Micros) {
-        self.leased.run_due(local);
-        self.synced.run_due(local).await;
-    }
-
-    /// Runs the periodic work every `period` until `stop` completes, and then [closes](Modes::close)
-    /// the modes.
+    /// Runs the periodic work whenever some is due, at multiples of `period`, until `stop` completes: exchanges
+    /// counts, and returns idle credits. Then it [closes](Modes::close) the modes. Without counters in the modes
+    /// `leased` and `synced` it sleeps.
     ///
     /// Work that is under way completes first. Its counts have left their queue, so closing would
     /// not send them.
     pub async fn run(&self, clock: &impl Clock, period: Duration, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let mut ticks = interval(period);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while let Either::Left(_) = select(pin!(ticks.tick()), stop.as_mut()).await {
-            self.run_due(clock.now()).await;
+        let mut last = clock.now();
+        loop {
+            let pause = self.pause(clock.now(), period);
+            let due = async {
+                match pause {
+                    Some(pause) => sleep(pause).await,
+                    None => pending().await,
+                }
+            };
+            let woken = self.signal.woken();
+            match select(pin!(select(pin!(due), pin!(woken))), stop.as_mut()).await {
+                Either::Left((Either::Left(_), _)) => {}
+                Either::Left((Either::Right(_), _)) => continue, // the next run is earlier
+                Either::Right(_) => break,
+            }
+            let now = clock.now();
+            // As many shards of credit pools as if the job ran in every period.
+            let periods = u128::from(now.saturating_sub(last).0) / period.as_micros().max(1);
+            self.leased.run_due(now, usize::try_from(periods).unwrap_or(usize::MAX).max(1));
+            last = now;
+            self.synced.run_due(now).await;
         }
         self.close(clock.now()).await;
+    }
+
+    /// The pause until the next run of the job, or `None` until it is woken.
+    fn pause(&self, local: Micros, period: Duration) -> Option<Duration> {
+        self.signal.look();
+        let returns = (self.leased.pools() > 0).then(|| local.saturating_add(PAUSE_MAX));
+        let due = returns.into_iter().chain(self.synced.next_due()).min()?;
+        let due = due.clamp(local, local.saturating_add(PAUSE_MAX));
+        let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
+        let at = Micros((due.0 / period + 1).saturating_mul(period));
+        self.signal.run_at(at);
+        Some(Duration::from_micros(at.saturating_sub(local).0))
     }
 
     /// Sends the counts and unspent credits that the store does not have yet, before the process

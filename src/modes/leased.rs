@@ -17,6 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::CounterCheck;
+use super::job_signal::JobSignal;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::key::CounterKey;
@@ -87,6 +88,8 @@ struct Pools<S> {
     /// Notified when an operation has ended.
     ended: Notify,
     metrics: LeasedMetrics,
+    /// Wakes the background job.
+    signal: Arc<JobSignal>,
 }
 
 /// The result of a check without a call to the store.
@@ -101,7 +104,11 @@ enum LocalResult {
 
 impl<S: SharedStore> LeasedMode<S> {
     /// The mode over `store`, with this number of shards.
-    pub(super) fn with_shards(store: Arc<S>, shards: usize) -> LeasedMode<S> {
+    pub(super) fn with_shards(
+        store: Arc<S>,
+        signal: Arc<JobSignal>,
+        shards: usize,
+    ) -> LeasedMode<S> {
         let shard = || Mutex::new(PoolShard::new());
         LeasedMode {
             inner: Arc::new(Pools {
@@ -113,6 +120,7 @@ impl<S: SharedStore> LeasedMode<S> {
                 return_failed: AtomicBool::new(false),
                 ended: Notify::new(),
                 metrics: LeasedMetrics::default(),
+                signal,
             }),
         }
     }
@@ -157,11 +165,14 @@ impl<S: SharedStore> LeasedMode<S> {
         }
     }
 
-    pub(super) fn run_due(&self, local: Micros) {
+    /// Returns the idle credits of the next `count` shards, each at most once.
+    pub(super) fn run_due(&self, local: Micros, count: usize) {
         let shards = &self.inner.shards;
-        let index = self.inner.next_shard.fetch_add(1, Ordering::Relaxed) % shards.len();
-        for (key, operation) in self.inner.returns(&shards[index], local) {
-            self.inner.start(key, operation);
+        for _ in 0..count.min(shards.len()) {
+            let index = self.inner.next_shard.fetch_add(1, Ordering::Relaxed) % shards.len();
+            for (key, operation) in self.inner.returns(&shards[index], local) {
+                self.inner.start(key, operation);
+            }
         }
     }
 
@@ -232,6 +243,7 @@ impl<S: SharedStore> Pools<S> {
         let Some(pool) = shard.pool(check, self.store.timeout()) else {
             return LocalResult::Direct(check.hits);
         };
+        self.signal.work();
         let now = pool.touch(check.local_now, check.store_now.ok());
         if pool.limit().as_limit() != check.limit {
             match LeasedLimit::of(check.limit) {

@@ -22,6 +22,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::CounterCheck;
+use super::job_signal::JobSignal;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::key::CounterKey;
@@ -79,11 +80,13 @@ pub struct SyncedMode<S> {
     /// The number of the next replica. An exchange ends with the replica that it began with.
     next_number: AtomicU64,
     metrics: SyncedMetrics,
+    /// Wakes the background job.
+    signal: Arc<JobSignal>,
 }
 
 impl<S> SyncedMode<S> {
     /// The mode over `store`.
-    pub(super) fn new(store: Arc<S>) -> SyncedMode<S> {
+    pub(super) fn new(store: Arc<S>, signal: Arc<JobSignal>) -> SyncedMode<S> {
         SyncedMode {
             store,
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -91,6 +94,7 @@ impl<S> SyncedMode<S> {
             single_flight: SingleFlight::default(),
             next_number: AtomicU64::new(0),
             metrics: SyncedMetrics::default(),
+            signal,
         }
     }
 
@@ -116,6 +120,12 @@ impl<S> SyncedMode<S> {
 
     fn schedule(&self, key: CounterKey, at: Micros) {
         lock(&self.due).push(Reverse((at, key)));
+        self.signal.work_at(at);
+    }
+
+    /// The instant of the next exchange, or an earlier one.
+    pub(super) fn next_due(&self) -> Option<Micros> {
+        lock(&self.due).peek().map(|Reverse((at, _))| *at)
     }
 
     /// Takes the counters whose exchange is due at `local`. None is taken again before its exchange

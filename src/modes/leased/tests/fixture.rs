@@ -47,7 +47,7 @@ impl Instance {
     ) -> Arc<Instance> {
         let clock = LocalClock::new(network, ahead);
         let store = Arc::new(SimulatedStore::new(network, 0, &clock).with_timeout(timeout));
-        let leased = LeasedMode::with_shards(store.clone(), SHARDS);
+        let leased = LeasedMode::with_shards(store.clone(), Arc::default(), SHARDS);
         Arc::new(Instance { leased, store, clock })
     }
 
@@ -103,7 +103,7 @@ impl Instance {
     /// Runs the periodic work of all shards.
     pub(super) async fn run_due(&self) {
         for _ in 0..SHARDS {
-            self.leased.run_due(self.local());
+            self.leased.run_due(self.local(), 1);
         }
     }
 

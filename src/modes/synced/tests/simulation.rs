@@ -73,7 +73,7 @@ fn would_pass(limit: &Limit, state: &Option<State>, hits: i64, now: u64) -> bool
 /// early if the hits would have fitted in addition to all hits that passed.
 fn check_counts(limit: &Limit, start: u64, events: &[Event]) -> Result<(), TestCaseError> {
     let shared = shared();
-    let instances = [0, 1, 2].map(|_| SyncedMode::new(shared.clone()));
+    let instances = [0, 1, 2].map(|_| SyncedMode::new(shared.clone(), Arc::default()));
     let (mut passed, mut now) = (None, start);
     for event in events {
         now += event.later;
@@ -157,7 +157,7 @@ proptest! {
             count_denied: false,
         };
         let shared = shared();
-        let instances = [0, 1, 2].map(|_| SyncedMode::new(shared.clone()));
+        let instances = [0, 1, 2].map(|_| SyncedMode::new(shared.clone(), Arc::default()));
         let (mut all, mut now) = (0_u64, START);
         let mut passed: Vec<(usize, u64, u64)> = Vec::new();
         for event in events {

@@ -6,7 +6,10 @@ use super::*;
 fn only_the_first_request_calls_the_store() {
     for algorithm in ALGORITHMS {
         let (shared, limit) = (shared(), limit(algorithm, 10));
-        let (first, second) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
+        let (first, second) = (
+            SyncedMode::new(shared.clone(), Arc::default()),
+            SyncedMode::new(shared.clone(), Arc::default()),
+        );
         for used in 1..=4 {
             assert_eq!(hit(&first, &limit, 1, START).unwrap().used, used, "{algorithm:?}");
         }
@@ -23,7 +26,7 @@ fn only_the_first_request_calls_the_store() {
 #[test]
 fn without_due_exchanges_there_are_no_calls() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 10));
-    let synced = SyncedMode::new(shared.clone());
+    let synced = SyncedMode::new(shared.clone(), Arc::default());
     hit(&synced, &limit, 1, START).unwrap();
     shared.take_calls();
     for now in 0..INTERVAL.0 / 20_000 {
@@ -37,7 +40,7 @@ fn without_due_exchanges_there_are_no_calls() {
 #[test]
 fn a_counter_that_is_due_twice_is_taken_once() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 10));
-    let synced = SyncedMode::new(shared);
+    let synced = SyncedMode::new(shared, Arc::default());
     hit(&synced, &limit, 1, START).unwrap();
     let due = synced.shard(&KEY)[&KEY].due.expect("an exchange is scheduled");
     synced.schedule(KEY, due);
@@ -49,7 +52,10 @@ fn only_unapplied_counts_are_sent_again() {
     for algorithm in ALGORITHMS {
         for result in [ERROR_REPLY, LOST_BEFORE, LOST_AFTER, FakeResult::Applied] {
             let (shared, limit) = (shared(), limit(algorithm, 1_000_000));
-            let (one, other) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
+            let (one, other) = (
+                SyncedMode::new(shared.clone(), Arc::default()),
+                SyncedMode::new(shared.clone(), Arc::default()),
+            );
             hit(&one, &limit, 1, START).unwrap();
             hit(&one, &limit, 5, START).unwrap();
             hit(&other, &limit, 1, START).unwrap();
@@ -73,7 +79,10 @@ fn only_unapplied_counts_are_sent_again() {
 #[test]
 fn ambiguous_counts_are_not_counted_twice() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 1_000));
-    let (one, other) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
+    let (one, other) = (
+        SyncedMode::new(shared.clone(), Arc::default()),
+        SyncedMode::new(shared.clone(), Arc::default()),
+    );
     hit(&one, &limit, 1, START).unwrap();
     hit(&one, &limit, 5, START).unwrap();
     shared.push_result(LOST_BEFORE);
@@ -89,7 +98,10 @@ fn ambiguous_counts_are_not_counted_twice() {
 fn an_unreachable_store_is_caught_up() {
     for algorithm in ALGORITHMS {
         let (shared, limit) = (shared(), limit(algorithm, 40));
-        let (one, other) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
+        let (one, other) = (
+            SyncedMode::new(shared.clone(), Arc::default()),
+            SyncedMode::new(shared.clone(), Arc::default()),
+        );
         for synced in [&one, &other] {
             hit(synced, &limit, 1, START).unwrap();
         }
@@ -122,7 +134,7 @@ fn an_unreachable_store_is_caught_up() {
 #[test]
 fn replicas_are_bounded_and_idle_ones_removed() {
     let (shared, limit) = (shared(), limit(Algorithm::TokenBucket, 10));
-    let synced = SyncedMode::new(shared.clone());
+    let synced = SyncedMode::new(shared.clone(), Arc::default());
     let key = |number: u64| CounterKey([number.wrapping_mul(0x9e37_79b9_7f4a_7c15), number << 32]);
     for number in 0..80_000 {
         assert!(hit_key(&synced, &key(number), &limit, 1, START).unwrap().allowed);
@@ -143,7 +155,7 @@ fn replicas_are_bounded_and_idle_ones_removed() {
 #[test]
 fn close_sends_all_counts() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 100));
-    let synced = SyncedMode::new(shared.clone());
+    let synced = SyncedMode::new(shared.clone(), Arc::default());
     for _ in 0..5 {
         hit(&synced, &limit, 2, START).unwrap();
     }
@@ -158,7 +170,7 @@ fn close_sends_all_counts() {
 #[test]
 fn a_dropped_exchange_is_unconfirmed() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 100));
-    let synced = SyncedMode::new(shared.clone());
+    let synced = SyncedMode::new(shared.clone(), Arc::default());
     hit(&synced, &limit, 1, START).unwrap();
     hit(&synced, &limit, 4, START).unwrap();
     // The exchange is dropped after its step was applied, before its outcome arrived.
@@ -173,7 +185,10 @@ fn a_dropped_exchange_is_unconfirmed() {
 fn refunds_are_exchanged_and_stop_at_zero() {
     for algorithm in ALGORITHMS {
         let (shared, limit) = (shared(), limit(algorithm, 10));
-        let (one, other) = (SyncedMode::new(shared.clone()), SyncedMode::new(shared.clone()));
+        let (one, other) = (
+            SyncedMode::new(shared.clone(), Arc::default()),
+            SyncedMode::new(shared.clone(), Arc::default()),
+        );
         hit(&one, &limit, 8, START).unwrap();
         hit(&other, &limit, 1, START).unwrap();
         assert_eq!(hit(&one, &limit, -3, START).unwrap().used, 5, "{algorithm:?}");
@@ -192,7 +207,7 @@ fn refunds_are_exchanged_and_stop_at_zero() {
 fn a_new_limit_or_mode_keeps_counts() {
     for algorithm in ALGORITHMS {
         let shared = shared();
-        let synced = SyncedMode::new(shared.clone());
+        let synced = SyncedMode::new(shared.clone(), Arc::default());
         hit(&synced, &limit(algorithm, 10), 1, START).unwrap();
         hit(&synced, &limit(algorithm, 10), 6, START).unwrap();
         let lowered = hit(&synced, &limit(algorithm, 5), 1, START).unwrap();
@@ -216,7 +231,7 @@ fn a_new_limit_or_mode_keeps_counts() {
 #[test]
 fn a_shorter_interval_applies_at_once() {
     let (shared, limit) = (shared(), limit(Algorithm::FixedWindow, 10));
-    let synced = SyncedMode::new(shared.clone());
+    let synced = SyncedMode::new(shared.clone(), Arc::default());
     let hit = |interval| {
         let local = Micros(START);
         let (mode, now) = (Mode::Synced { interval }, Ok(local));
