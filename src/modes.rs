@@ -40,12 +40,11 @@ pub(crate) use over_limit_cache::DENIALS_MAX;
 pub use synced::SyncedMetrics;
 pub(crate) use synced::{REPLICA_IDLE_MAX, REPLICAS_MAX};
 
-/// Period of the background job of the modes: the shortest permitted `sync_interval`. The job runs at multiples of it,
-/// so that work which is due at nearly the same time shares calls to the store.
+/// Period of the background job of the modes: the shortest permitted `sync_interval`.
 pub(crate) const JOB_PERIOD: Duration = Duration::from_millis(10);
 
-/// The longest pause of the job while there is work. It bounds what a jump of the clock delays.
-const PAUSE_MAX: Micros = Micros::from_millis(50);
+/// The longest pause of the job while there are credit pools. Each run searches a part of them for idle ones.
+const RETURN_PAUSE_MAX: Micros = Micros::from_millis(50);
 
 use exact::ExactMode;
 use job_signal::JobSignal;
@@ -196,49 +195,51 @@ impl<S: SharedStore> Modes<S> {
         }
     }
 
-    /// Runs the periodic work whenever some is due, at multiples of `period`, until `stop` completes: exchanges
-    /// counts, and returns idle credits. Then it [closes](Modes::close) the modes. Without counters in the modes
-    /// `leased` and `synced` it sleeps.
+    /// Runs the periodic work when some is due, until `stop` completes: exchanges counts, and returns idle credits. Then
+    /// it [closes](Modes::close) the modes. Runs are a multiple of `period` after the call, so that work which is due
+    /// at nearly the same time shares calls to the store.
     ///
     /// Work that is under way completes first. Its counts have left their queue, so closing would
     /// not send them.
     pub async fn run(&self, clock: &impl Clock, period: Duration, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let mut last = clock.now();
+        let start = clock.now();
+        let period = Micros(u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1));
+        // The next run, and the period up to which shards of credit pools were searched.
+        let (mut next, mut searched) = (None, 0);
         loop {
-            let pause = self.pause(clock.now(), period);
-            let due = async {
-                match pause {
-                    Some(pause) => sleep(pause).await,
-                    None => pending().await,
-                }
-            };
-            let woken = self.signal.woken();
-            match select(pin!(select(pin!(due), pin!(woken))), stop.as_mut()).await {
-                Either::Left((Either::Left(_), _)) => {}
-                Either::Left((Either::Right(_), _)) => continue, // the next run is earlier
-                Either::Right(_) => break,
+            self.signal.look();
+            // A run is never put off: what is due may be in no queue any more.
+            next = next.into_iter().chain(self.next_run(clock.now(), start, period)).min();
+            if let Some(at) = next {
+                self.signal.run_at(at.saturating_sub(period));
+            }
+            let due = pin!(sleep_until(next, clock.now()));
+            let woken = pin!(self.signal.woken());
+            let due_or_woken = pin!(select(due, woken));
+            let ended = select(due_or_woken, stop.as_mut()).await;
+            if let Either::Right(_) = ended {
+                break;
             }
             let now = clock.now();
-            // As many shards of credit pools as if the job ran in every period.
-            let periods = u128::from(now.saturating_sub(last).0) / period.as_micros().max(1);
-            self.leased.run_due(now, usize::try_from(periods).unwrap_or(usize::MAX).max(1));
-            last = now;
+            if next.is_none_or(|next| now < next) {
+                continue; // woken: there is earlier work
+            }
+            next = None;
+            let periods = now.saturating_sub(start).0 / period.0;
+            self.leased.run_due(now, usize::try_from(periods - searched).unwrap_or(usize::MAX));
+            searched = periods;
             self.synced.run_due(now).await;
         }
         self.close(clock.now()).await;
     }
 
-    /// The pause until the next run of the job, or `None` until it is woken.
-    fn pause(&self, local: Micros, period: Duration) -> Option<Duration> {
-        self.signal.look();
-        let returns = (self.leased.pools() > 0).then(|| local.saturating_add(PAUSE_MAX));
-        let due = returns.into_iter().chain(self.synced.next_due()).min()?;
-        let due = due.clamp(local, local.saturating_add(PAUSE_MAX));
-        let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX).max(1);
-        let at = Micros((due.0 / period + 1).saturating_mul(period));
-        self.signal.run_at(at);
-        Some(Duration::from_micros(at.saturating_sub(local).0))
+    /// The instant of the next run, or `None` without credit pools and replicas.
+    fn next_run(&self, now: Micros, start: Micros, period: Micros) -> Option<Micros> {
+        let returns = (self.leased.pools() > 0).then(|| now.saturating_add(RETURN_PAUSE_MAX));
+        let due = returns.into_iter().chain(self.synced.next_due()).min()?.max(now);
+        let periods = due.saturating_sub(start).0 / period.0 + 1;
+        Some(start.saturating_add(Micros(periods.saturating_mul(period.0))))
     }
 
     /// Sends the counts and unspent credits that the store does not have yet, before the process
@@ -259,3 +260,14 @@ impl<S: SharedStore> Modes<S> {
         self.exact.store().delete(key).await
     }
 }
+
+/// Ends at `at`, or never. It is `now`.
+async fn sleep_until(at: Option<Micros>, now: Micros) {
+    match at {
+        Some(at) => sleep(Duration::from_micros(at.saturating_sub(now).0)).await,
+        None => pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests;

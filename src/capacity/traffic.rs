@@ -136,8 +136,8 @@ impl Traffic {
 
     /// Cores that an instance uses of those of its workers.
     ///
-    /// A call wakes a worker up, and so does the reply to a step. The background thread wakes up once in
-    /// its period for all steps. The lower bound has the wake-ups of the highest measured rate at most:
+    /// A call wakes a worker up, and so does the reply to a step. The background thread wakes up at most once
+    /// in its period for all steps. The lower bound has the wake-ups of the highest measured rate at most:
     /// over it, their cost is not known, and one wake-up serves several calls.
     pub(super) fn cores(&self, workers: u32) -> Cores {
         let of_step = measured::INSTANCE_CALL_WITH_STEP - measured::INSTANCE_CALL;

@@ -6,44 +6,44 @@ use tokio::sync::Notify;
 
 use crate::time::Micros;
 
-/// No work is known.
+/// No run is planned.
 const NEVER: u64 = u64::MAX;
 
-/// The instant of the job's next run, and a way to wake the job.
+/// The instant up to which work needs no other run than the planned one, and a way to wake the job.
 #[derive(Debug)]
 pub(super) struct JobSignal {
-    next: AtomicU64,
+    planned: AtomicU64,
     wake: Notify,
 }
 
-/// The job knows no work.
+/// No run is planned.
 impl Default for JobSignal {
     fn default() -> JobSignal {
-        JobSignal { next: AtomicU64::new(NEVER), wake: Notify::new() }
+        JobSignal { planned: AtomicU64::new(NEVER), wake: Notify::new() }
     }
 }
 
 impl JobSignal {
-    /// Work is looked for from now on. What appears meanwhile wakes the job, so it looks again.
+    /// The job looks for work after this call. Work that appears later wakes it.
     pub(super) fn look(&self) {
-        self.next.store(NEVER, Ordering::SeqCst);
+        self.planned.store(NEVER, Ordering::SeqCst);
     }
 
-    /// The job runs at `at`, unless it is woken.
+    /// The job runs soon enough for work that is due at `at` or later.
     pub(super) fn run_at(&self, at: Micros) {
-        self.next.store(at.0, Ordering::SeqCst);
+        self.planned.store(at.0, Ordering::SeqCst);
     }
 
-    /// Wakes the job if it would run later than `at`. The work must be visible to the job before.
+    /// Wakes the job if it would run too late for work that is due at `at`. The work must be where the job looks.
     pub(super) fn work_at(&self, at: Micros) {
-        if at.0 < self.next.load(Ordering::SeqCst) {
+        if at.0 < self.planned.load(Ordering::SeqCst) {
             self.wake.notify_one();
         }
     }
 
-    /// Wakes the job if it knows no work. The work must be visible to the job before.
+    /// Wakes the job if no run is planned. The work must be where the job looks.
     pub(super) fn work(&self) {
-        if self.next.load(Ordering::SeqCst) == NEVER {
+        if self.planned.load(Ordering::SeqCst) == NEVER {
             self.wake.notify_one();
         }
     }

@@ -51,7 +51,7 @@ use metrics::add;
 use operation::Operation;
 use pool_shard::PoolShard;
 
-/// Shards of the table, each with its own lock. A periodic run searches one shard for idle pools.
+/// Shards of the table, each with its own lock. The background job searches one shard per period for idle pools.
 pub(super) const SHARDS: usize = 64;
 
 /// Most credit pools per shard. The store decides further counters.
@@ -240,10 +240,9 @@ impl<S: SharedStore> Pools<S> {
             return LocalResult::Direct(check.hits);
         }
         let mut shard = self.shard(check.key);
-        let Some(pool) = shard.pool(check, self.store.timeout()) else {
+        let Some(pool) = shard.pool(check, self.store.timeout(), &self.signal) else {
             return LocalResult::Direct(check.hits);
         };
-        self.signal.work();
         let now = pool.touch(check.local_now, check.store_now.ok());
         if pool.limit().as_limit() != check.limit {
             match LeasedLimit::of(check.limit) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::support::on_redis::{over, ready};
 use crate::support::redis::server::Server;
 use crate::support::rls::{descriptor, request};
-use crate::support::schedule::shared;
+use crate::support::schedule::exclusive;
 use crate::support::weir::Weir;
 
 const RULES: &str = "
@@ -46,7 +46,7 @@ fn rate(weir: &mut Weir) -> f64 {
 /// The job of the modes woke up a hundred times per second, whatever the rules. The health is looked at ten times.
 #[test]
 fn the_background_thread_of_an_idle_instance_sleeps() {
-    let _permit = shared();
+    let _permit = exclusive();
     let server = Server::local();
     let weir =
         over(&format!("redis+unix://{}", server.socket().display()), RULES).store_timeout("5s");

@@ -9,6 +9,7 @@ use super::hot_keys::HotKeys;
 use super::leased_limit::LeasedLimit;
 use crate::key::CounterKey;
 use crate::modes::CounterCheck;
+use crate::modes::job_signal::JobSignal;
 
 /// The credit pools of some counters, and the counters that are about to get one.
 pub(super) struct PoolShard {
@@ -23,11 +24,13 @@ impl PoolShard {
     }
 
     /// The counter's pool. A pool is created at the second request within two seconds, if the shard
-    /// has room and the limit supports credits. The store ends calls within `timeout`.
+    /// has room and the limit supports credits. The store ends calls within `timeout`. The background job hears of
+    /// a new pool by `signal`.
     pub(super) fn pool(
         &mut self,
         check: &CounterCheck<'_>,
         timeout: Option<Duration>,
+        signal: &JobSignal,
     ) -> Option<&mut CreditPool> {
         if !self.pools.contains_key(check.key) {
             let full = self.pools.len() >= POOLS_MAX;
@@ -37,6 +40,7 @@ impl PoolShard {
             let (limit, now) = (LeasedLimit::of(check.limit)?, check.store_now.ok()?);
             let timeout = timeout.unwrap_or_default();
             self.pools.insert(*check.key, CreditPool::new(limit, now, check.local_now, timeout));
+            signal.work();
         }
         self.pools.get_mut(check.key)
     }

@@ -118,7 +118,7 @@ impl Schedule {
             events: Vec::new(),
         };
         schedule.traffic(&mut rng);
-        // A long schedule with a short period would mostly simulate ticks.
+        // A long schedule with a short period would mostly simulate the background job.
         if schedule.length() > 1_500 {
             schedule.period = rng.pick(&[20, 50, 100, 100]);
         }
