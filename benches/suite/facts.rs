@@ -52,11 +52,13 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Adds the build of the figures `part`, which `measured` has, if it is not that of the page.
+    /// Says that the figures of `part` are those of `measured`, if their build is not that of the page.
     pub(crate) fn set_part(&mut self, part: &str, measured: &Facts) {
-        if let Some(build) = measured.value(BUILD).filter(|&build| self.value(BUILD) != Some(build))
-        {
-            self.set(&format!("{BUILD}, {part}"), build);
+        let row = format!("{BUILD}, {part}");
+        self.0.retain(|(name, _)| *name != row);
+        let [build, date] = [BUILD, "date"].map(|name| measured.value(name).unwrap_or_default());
+        if self.value(BUILD) != Some(build) {
+            self.set(&row, &format!("{build}, {date}"));
         }
     }
 

@@ -19,11 +19,15 @@ pub(crate) fn facts() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The commit, with `-dirty` if files other than the docs differ from it: the suite writes some of them.
+/// The commit, with `-dirty` if files differ from it that the figures are not written to.
 fn commit() -> String {
     let commit = output_of("git", &["describe", "--always"]);
-    let changed = ["status", "--porcelain", "--untracked-files=no", "--", ".", ":!docs"];
-    if output_of("git", &changed) == UNKNOWN { commit } else { commit + "-dirty" }
+    let is_clean = Command::new("git")
+        .args(["diff", "--quiet", "HEAD", "--", ".", ":!docs", ":!README.md"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .is_ok_and(|status| status.success());
+    if is_clean { commit } else { commit + "-dirty" }
 }
 
 fn field(path: &str, name: &str) -> String {
