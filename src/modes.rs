@@ -195,9 +195,9 @@ impl<S: SharedStore> Modes<S> {
         }
     }
 
-    /// Runs the periodic work when some is due, until `stop` completes: exchanges counts, and returns idle credits. Then
-    /// it [closes](Modes::close) the modes. Runs are a multiple of `period` after the call, so that work which is due
-    /// at nearly the same time shares calls to the store.
+    /// Runs the periodic work when some is due, until `stop` completes: exchanges counts, and returns idle credits.
+    /// Then it [closes](Modes::close) the modes. Runs are a multiple of `period` after the call, so that work which
+    /// is due at nearly the same time shares calls to the store.
     ///
     /// Work that is under way completes first. Its counts have left their queue, so closing would
     /// not send them.

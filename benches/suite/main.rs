@@ -120,8 +120,8 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures the part of an option `--only-...`, apart from the servers. Returns its name, its figures, and a table if it
-/// has one.
+/// Measures the part of an option `--only-...`, apart from the servers. Returns its name, its figures, and a table
+/// if it has one.
 fn only_one_part(
     options: &Options,
     folder: &Path,
@@ -151,8 +151,8 @@ fn only_one_part(
     }
 }
 
-/// Writes the page from the figures of `--earlier` and from these, which replace those of the same name. `part` names
-/// them, with the facts of their measurement. Does nothing without `--earlier`.
+/// Writes the page from the figures of `--earlier` and from these, which replace those of the same name. `part`
+/// names them, with the facts of their measurement. Does nothing without `--earlier`.
 fn write_again(
     options: &Options,
     part: Option<(&str, &Facts)>,

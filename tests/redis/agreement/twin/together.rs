@@ -64,7 +64,7 @@ impl BatchedWalks {
     }
 
     /// The same walk on every counter, with some operations left out or a little later. A round trip has one or a
-    /// few operations of the walk, so many counters have equal steps.
+    /// few operations of the walk. So the steps of most counters are equal.
     fn side_by_side(walk: &[Operation], rng: &mut Rng) -> BatchedWalks {
         let mut walks = vec![Vec::new(); COUNTERS];
         let (mut round_trips, mut trip) = (Vec::new(), Vec::new());
