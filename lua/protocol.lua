@@ -6,7 +6,7 @@
 --   single  runs[i] is the run of keys[i]. One more element, which is empty, says that every counter is named once
 --           and that no value is large, so one MGET may read all of them
 --   groups  each run is that of several counters, the next ones in the order of the keys. The last element has the
---           number of counters of each run, 2 bytes each. It has fewer elements than there are keys. What the empty
+--           number of counters of each run, 2 bytes each. So runs has fewer elements than keys. What the empty
 --           element says holds for these calls too. See repeated.lua
 --
 -- A run is the steps on one counter in order, encoded by src/store/redis/script.rs, big-endian:

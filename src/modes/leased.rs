@@ -17,7 +17,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::CounterCheck;
-use super::job_signal::JobSignal;
+use super::job::JobSignal;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::key::CounterKey;

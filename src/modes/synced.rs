@@ -22,7 +22,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::CounterCheck;
-use super::job_signal::JobSignal;
+use super::job::JobSignal;
 use crate::algorithm;
 use crate::decision::Decision;
 use crate::key::CounterKey;

@@ -22,7 +22,6 @@ mod functions;
 mod guarantees;
 mod hostile_replies;
 mod hostile_requests;
-mod idle;
 mod large_limits;
 mod leased;
 mod metrics_format;

@@ -9,7 +9,7 @@ use super::hot_keys::HotKeys;
 use super::leased_limit::LeasedLimit;
 use crate::key::CounterKey;
 use crate::modes::CounterCheck;
-use crate::modes::job_signal::JobSignal;
+use crate::modes::job::JobSignal;
 
 /// The credit pools of some counters, and the counters that are about to get one.
 pub(super) struct PoolShard {

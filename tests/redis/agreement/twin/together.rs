@@ -4,11 +4,11 @@
 use weir::step::Outcome;
 use weir::store::redis::batch::{REPEATED_WITHIN, ScriptCall, StepBatch, StepReply};
 use weir::store::redis::script::{self, EncodedStep};
+use weir::time::Micros;
 
 use super::{Expected, Life, Twin, as_long_as, expect, millis};
 use crate::agreement::walk::{Operation, Rng};
 use crate::support::redis::resp::Reply;
-use weir::time::Micros;
 
 /// Counters per batch.
 const COUNTERS: usize = 6;

@@ -11,7 +11,7 @@ const NEVER: u64 = u64::MAX;
 
 /// The instant up to which work needs no other run than the planned one, and a way to wake the job.
 #[derive(Debug)]
-pub(super) struct JobSignal {
+pub(in crate::modes) struct JobSignal {
     planned: AtomicU64,
     wake: Notify,
 }
@@ -35,14 +35,14 @@ impl JobSignal {
     }
 
     /// Wakes the job if it would run too late for work that is due at `at`. The work must be where the job looks.
-    pub(super) fn work_at(&self, at: Micros) {
+    pub(in crate::modes) fn work_at(&self, at: Micros) {
         if at.0 < self.planned.load(Ordering::SeqCst) {
             self.wake.notify_one();
         }
     }
 
     /// Wakes the job if no run is planned. The work must be where the job looks.
-    pub(super) fn work(&self) {
+    pub(in crate::modes) fn work(&self) {
         if self.planned.load(Ordering::SeqCst) == NEVER {
             self.wake.notify_one();
         }

@@ -8,7 +8,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, advance, sleep};
 
 use super::*;
-use crate::limit::{Algorithm, Tier};
+use crate::key::CounterKey;
+use crate::limit::{Algorithm, Limit, Mode, Tier};
+use crate::modes::CounterCheck;
 use crate::testing::FakeStore;
 
 const INTERVAL: Micros = Micros::SECOND;
@@ -145,6 +147,9 @@ async fn idle_credits_go_back() {
         sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(running.modes.leased().pools(), 1);
+    // About twenty runs in the second, each with a few readings. The job ran a hundred times per second.
+    let readings = running.readings(Duration::from_secs(1)).await;
+    assert!((20..100).contains(&readings), "{readings}");
     // At most five seconds: see docs/guides/modes.md. A pool without credits is removed later.
     sleep(Duration::from_secs(30)).await;
     assert_eq!(running.modes.leased().pools(), 0);
